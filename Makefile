@@ -1,0 +1,111 @@
+# sysprofd: `make help` lists the targets.
+# One non-recursive Makefile; everything that is made lies under $(B). V=1 shows the commands.
+
+B ?= build
+PREFIX ?= /usr
+DESTDIR ?=
+SAN ?=
+CC = gcc
+CLANG ?= clang
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/bin/bpftool) bpftool)
+PKG_CONFIG ?= pkg-config
+VERSION := 0.1.0
+ARCH := $(shell uname -m)
+BPF_ARCH := $(patsubst x86_64,x86,$(patsubst aarch64,arm64,$(ARCH)))
+
+V ?= 0
+ifeq ($(V),0)
+Q := @
+say = @printf '  %-8s %s\n' '$(1)' '$(patsubst $(B)/%,%,$@)'
+endif
+
+PACKAGES := libbpf libsystemd libprotobuf-c libmicrohttpd sqlite3 libzstd libxxhash libelf libdw zlib libcurl
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings \
+	-Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare
+CFLAGS ?= -O2 -g
+# The compiler may be asked for the installed packages only when something is to be compiled.
+ifneq ($(filter-out deps help clean,$(or $(MAKECMDGOALS),all)),)
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
+PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null) -liberty -lm
+endif
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -DSYSPROFD_VERSION='"$(VERSION)"' -Idaemon -I$(B)/gen -I. \
+	$(WARN) -fno-strict-aliasing -fstack-protector-strong -pthread $(PKG_CFLAGS) $(CFLAGS)
+ALL_LDFLAGS = -pthread -Wl,-z,relro,-z,now $(LDFLAGS)
+ifneq ($(SAN),)
+ALL_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+ALL_LDFLAGS += -fsanitize=$(SAN)
+endif
+
+GEN_C := $(B)/gen/sysprofd/v1/profile.pb-c.c $(patsubst proto/%.proto,$(B)/gen/%.pb-c.c,$(filter-out %/profile.proto,$(wildcard proto/sysprofd/v1/*.proto)))
+GEN_H := $(GEN_C:.c=.h) $(B)/gen/sysprofd.skel.h
+# daemon/main.c and daemon/ctl/main.c are the two programs; the rest is one archive that tests link too.
+LIB_C := $(filter-out daemon/main.c daemon/ctl/main.c,$(wildcard daemon/*/*.c daemon/*.c))
+LIB_O := $(LIB_C:%.c=$(B)/%.o) $(GEN_C:.c=.o)
+LIB := $(B)/libsysprofd.a
+UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test-*.c))
+WORKLOADS := $(patsubst tests/workload/%.c,$(B)/tests/workload/%,$(wildcard tests/workload/*.c))
+PROGRAMS := $(if $(wildcard daemon/main.c),$(B)/sysprofd) $(if $(wildcard daemon/ctl/main.c),$(B)/sysprofctl)
+
+.PHONY: all
+all: $(PROGRAMS)
+
+# ---- generated -----------------------------------------------------------------------------------
+
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: proto/%.proto
+	$(call say,PROTO)
+	$(Q)mkdir -p $(B)/gen
+	$(Q)protoc-c --c_out=$(B)/gen -Iproto $<
+
+$(B)/bpf/sysprofd.o: bpf/sysprofd.bpf.c $(wildcard bpf/*.h bpf/*.bpf.c)
+	$(call say,BPF)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function \
+		-D__bpf__ -D__TARGET_ARCH_$(BPF_ARCH) -Ibpf -I$(B)/gen -c $< -o $(B)/bpf/sysprofd.tmp.o
+	$(Q)$(BPFTOOL) gen object $@ $(B)/bpf/sysprofd.tmp.o
+
+$(B)/gen/sysprofd.skel.h: $(B)/bpf/sysprofd.o
+	$(call say,SKEL)
+	$(Q)$(BPFTOOL) gen skeleton $< name sysprofd_bpf > $@.tmp && mv $@.tmp $@
+
+# ---- compiled ------------------------------------------------------------------------------------
+
+$(B)/%.o: %.c | $(GEN_H)
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/gen/%.o: $(B)/gen/%.c | $(GEN_H)
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) -w -MMD -MP -c $< -o $@
+
+$(LIB): $(LIB_O)
+	$(call say,AR)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/sysprofd: $(B)/daemon/main.o $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
+
+$(B)/sysprofctl: $(B)/daemon/ctl/main.o $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
+
+$(B)/tests/unit/%: $(B)/tests/unit/%.o $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS) -lcmocka
+
+# Workloads are the truth of end-to-end tests: no sanitizer, frame pointers kept.
+$(B)/tests/workload/%: tests/workload/%.c $(wildcard tests/workload/*.h)
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -fno-omit-frame-pointer \
+		-mno-omit-leaf-frame-pointer -fno-optimize-sibling-calls -pthread -o $@ $<
+
+.PHONY: unit workloads clean
+unit: $(UNIT)
+workloads: $(WORKLOADS)
+
+clean:
+	rm -rf $(B)
+
+-include $(LIB_O:.o=.d) $(UNIT:=.d) $(B)/daemon/main.d $(B)/daemon/ctl/main.d

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * All BPF programs of sysprofd, one object for every kernel from 5.10 up. The parts are included in the order
+ * in which they build on each other.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#include "sysprofd.h"
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Everything that the BPF programs and the daemon share: map keys and values, ring buffer records, reason
+ * codes. Fixed widths, explicit padding, sizes asserted on both sides. Included by bpf/ (after vmlinux
+ * types) and by daemon/collect (after <stdint.h>); below, u32 and u64 are the same in both.
+ *
+ * Windows. There are two sets of count maps. `window` in the control variable is the number of the open
+ * window (it only grows); its lowest bit selects the set. A program reads it once and uses that value to
+ * its end. The daemon flips it, waits for an RCU grace period, and only then drains the other set.
+ *
+ * A process is (tgid, start): start is task->group_leader->start_boottime (5.5+), nanoseconds.
+ */
+#pragma once
+
+#ifdef __bpf__
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+#define SHARED_ASSERT(cond) _Static_assert(cond, #cond)
+#else
+#include <stdint.h>
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+#define SHARED_ASSERT(cond) _Static_assert(cond, #cond)
+#endif
+
+#define MAX_USER_FRAMES 512
+#define MAX_KERNEL_FRAMES 127 /* bpf_get_stack gives at most kernel.perf_event_max_stack */
+
+/* The four sources; loss is counted for each. */
+enum source {
+	SOURCE_ON_CPU = 0,
+	SOURCE_OFF_CPU = 1,
+	SOURCE_SYSCALLS = 2,
+	SOURCE_FUTEX = 3,
+	SOURCE_N
+};
+
+/*
+ * Why an event was seen but is not stored in full. "weight kept" reasons lose the stack and keep the count;
+ * the others lose the count as well. Names for people: loss_reason_name() in daemon/model/profile.h.
+ */
+enum loss {
+	LOSS_TICK_SKIPPED = 0, /* a tick that never ran (CPU inside bpf(2), throttled); units: ticks */
+	LOSS_COUNT_FULL, /* count map full (E2BIG) */
+	LOSS_COUNT_BUSY, /* count map update refused: EBUSY, ENOMEM, any other */
+	LOSS_STATE_FULL, /* no task state could be created */
+	LOSS_SCRATCH_BUSY, /* no scratch left on this CPU: weight kept, no stack */
+	LOSS_STACK_RING_FULL, /* ring buffer reservation failed: weight kept, no stack */
+	LOSS_STACK_COLLISION, /* two stacks with one hash: weight kept, no stack */
+	LOSS_STACK_MISSING, /* counted in user space: a count whose stack never arrived: weight kept */
+	LOSS_RECURSION, /* recursion_misses of the programs */
+	LOSS_SHED, /* walk rate capped: weight kept, no stack */
+	LOSS_EXIT_RING_FULL, /* a thread's last totals did not fit the ring buffer */
+	LOSS_DICT_FULL, /* counted in user space: bucket or dictionary limit, folded into [other] */
+	LOSS_QUEUE_FULL, /* counted in user space: a closed bucket that the store could not take */
+	LOSS_OTHER,
+	LOSS_N
+};
+
+/* How a user stack walk ended. Complete: FP_END (a zero frame pointer or return address). */
+enum walk_end {
+	WALK_NONE = 0, /* no user stack wanted: kernel thread or no user registers */
+	WALK_COMPLETE = 1,
+	WALK_READ_FAILED = 2, /* page not resident or pointer wild */
+	WALK_LIMIT = 3, /* MAX_USER_FRAMES reached */
+	WALK_NOT_ASCENDING = 4, /* the next frame does not lie above this one */
+	WALK_MISALIGNED = 5,
+	WALK_PENDING = 6, /* the user side could not be read from where we were */
+	WALK_NO_REGS = 7,
+	WALK_END_N
+};
+
+/* Why a thread did not run. */
+enum off_cause {
+	OFF_BLOCKED = 1, /* it waited for something */
+	OFF_RUN_QUEUE = 2, /* it was runnable, woken or yielding, and waited for a CPU */
+	OFF_PREEMPTED = 3, /* it was running and another thread was put in its place */
+};
+
+/* ---- stacks ---------------------------------------------------------------------------------- */
+
+/* Ring buffer records begin with this. */
+enum record_type {
+	RECORD_STACK = 1,
+	RECORD_THREAD_EXIT = 2,
+};
+
+/*
+ * A stack that was not sent in this window yet: header, then nr_kernel + nr_user addresses, each leaf first,
+ * kernel part first. `id` covers (tgid, start) and all addresses, and is never 0 nor STACK_ID_NONE.
+ */
+struct stack_record {
+	u32 type; /* RECORD_STACK */
+	u32 window;
+	u64 id;
+	u64 mono_ns;
+	u64 start; /* of the process */
+	u32 tgid;
+	u16 nr_kernel;
+	u16 nr_user;
+	u8 walk_end; /* enum walk_end */
+	u8 source;
+	u8 pad[6];
+	/* u64 ips[] follows */
+};
+SHARED_ASSERT(sizeof(struct stack_record) == 48);
+
+#define STACK_ID_NONE 0ULL /* the count is kept, its stack was lost or not wanted */
+
+/* A thread's exact totals at its end: the last word on (tid, thread_start). */
+struct thread_record {
+	u32 type; /* RECORD_THREAD_EXIT, 0 from the iterator */
+	u32 tgid;
+	u32 tid;
+	u32 state; /* bit 0: off-CPU now; bits 8..15: enum off_cause of the wait in progress */
+	u64 start; /* of the process */
+	u64 thread_start; /* of this thread: start_boottime */
+	u64 off_ns; /* all ended waits that began blocked, run-queue delay after wakeup included */
+	u64 off_n;
+	u64 preempted_ns; /* all ended involuntary waits, and sched_yield */
+	u64 preempted_n;
+	u64 yield_ns; /* the part of preempted_ns that was asked for: sched_yield */
+	u64 yield_n;
+	u64 run_delay_ns; /* task->sched_info.run_delay since this thread is known to us */
+	u64 since_mono_ns; /* begin of the wait in progress, or 0 */
+	u64 now_mono_ns; /* when this record was made */
+};
+SHARED_ASSERT(sizeof(struct thread_record) == 112);
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+struct on_cpu_key {
+	u64 stack;
+	u64 start;
+	u32 tgid;
+	u32 tid;
+};
+SHARED_ASSERT(sizeof(struct on_cpu_key) == 24);
+
+struct on_cpu_value {
+	u64 samples;
+	u64 ns; /* sum of the true gaps between ticks that these samples stand for */
+};
+
+struct off_cpu_key {
+	u64 stack;
+	u64 start;
+	u32 tgid;
+	u32 tid;
+	u32 cause; /* enum off_cause */
+	u32 task_state; /* TASK_* bits at switch-out: 1 interruptible (S), 2 uninterruptible (D), ... */
+};
+SHARED_ASSERT(sizeof(struct off_cpu_key) == 32);
+
+struct off_cpu_value {
+	u64 samples; /* waits kept */
+	u64 events_q8; /* waits they stand for, in 1/256 */
+	u64 ns; /* weighted */
+};
+
+/* nr outside 0..16382 is SYSCALL_NR_INVALID: no table is ever indexed by a number that a process made up. */
+enum syscall_abi {
+	SYSCALL_ABI_NATIVE = 0,
+	SYSCALL_ABI_COMPAT = 1, /* int 0x80 and ia32 on x86-64; arm on arm64 */
+	SYSCALL_ABI_X32 = 2,
+};
+#define SYSCALL_NR_INVALID 0x3fffU
+#define SYSCALL_KEY(abi, nr, err) ((u32)(abi) << 28 | ((u32)(nr) & 0x3fff) << 12 | ((u32)(err) & 0xfff))
+#define SYSCALL_KEY_ABI(k) ((k) >> 28 & 3)
+#define SYSCALL_KEY_NR(k) ((k) >> 12 & 0x3fff)
+#define SYSCALL_KEY_ERRNO(k) ((k) & 0xfff) /* 0: the call succeeded */
+
+struct syscall_key {
+	u64 start;
+	u32 tgid;
+	u32 call; /* SYSCALL_KEY() */
+};
+SHARED_ASSERT(sizeof(struct syscall_key) == 16);
+
+/* value: u64 calls */
+
+enum futex_class {
+	FUTEX_CLASS_WAIT = 1, /* WAIT, WAIT_BITSET, futex_wait */
+	FUTEX_CLASS_LOCK_PI = 2, /* LOCK_PI, LOCK_PI2 */
+	FUTEX_CLASS_REQUEUE_PI = 3, /* WAIT_REQUEUE_PI */
+	FUTEX_CLASS_WAITV = 4, /* futex_waitv: the address is that of the first waiter entry's futex */
+};
+
+enum futex_outcome {
+	FUTEX_WOKEN = 1,
+	FUTEX_TIMED_OUT = 2,
+	FUTEX_INTERRUPTED = 3,
+	FUTEX_AGAIN = 4, /* slept, and yet EAGAIN: a PI race */
+	FUTEX_FAILED = 5, /* any other error */
+};
+
+struct futex_key {
+	u64 stack;
+	u64 start;
+	u64 address; /* user address of the futex word */
+	u32 tgid;
+	u32 tid;
+	u16 futex_class;
+	u16 outcome;
+	u32 flags; /* FUTEX_SHARED */
+};
+SHARED_ASSERT(sizeof(struct futex_key) == 40);
+#define FUTEX_SHARED 1U /* without FUTEX_PRIVATE_FLAG */
+
+struct futex_value {
+	u64 waits;
+	u64 ns;
+	u64 max_ns;
+};
+
+/* ---- accounting -------------------------------------------------------------------------------- */
+
+/* Per CPU, per window set, per source. */
+struct account {
+	u64 seen; /* events that reached the program (ticks, sampled waits, calls, futex waits that slept) */
+	u64 stored; /* events that reached a count map or cache, idle ticks not included */
+	u64 idle; /* on-CPU only: ticks that hit the idle loop */
+	u64 idle_ns;
+	u64 ns; /* on-CPU only: time that stored samples stand for */
+	u64 lost_ns; /* on-CPU only: time of ticks that were skipped */
+	u64 lost[LOSS_N];
+};

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <fcntl.h>
+
+#include "base/io.h"
+
+int read_fd(int fd, size_t limit, struct strbuf *b)
+{
+	size_t total = 0;
+
+	for (;;) {
+		/* One byte more than allowed, so that a file of exactly `limit` is told from a longer one. */
+		size_t want = MIN((size_t)16384, limit - total + 1);
+		char *p = strbuf_reserve(b, want);
+		ssize_t n;
+
+		if (!p)
+			return strbuf_error(b);
+		n = read(fd, p, want);
+		if (n < 0) {
+			if (errno == EINTR)
+				continue;
+			p[0] = 0;
+			return negative_errno();
+		}
+		b->len += (size_t)n;
+		b->data[b->len] = 0;
+		total += (size_t)n;
+		if (n == 0)
+			return 0;
+		if (total > limit)
+			return -EFBIG;
+	}
+}
+
+int read_file_at(int dir_fd, const char *path, size_t limit, struct strbuf *b)
+{
+	_cleanup_close_ int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+	if (fd < 0)
+		return negative_errno();
+	return read_fd(fd, limit, b);
+}
+
+int pread_full(int fd, void *buf, size_t len, uint64_t offset)
+{
+	char *p = buf;
+
+	while (len > 0) {
+		ssize_t n = pread(fd, p, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return negative_errno();
+		if (n == 0)
+			return -ENODATA;
+		p += n;
+		len -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+int write_full(int fd, const void *buf, size_t len)
+{
+	const char *p = buf;
+
+	while (len > 0) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return negative_errno();
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}

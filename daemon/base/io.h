@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Whole reads and writes: short counts and EINTR are handled here and nowhere else. */
+#pragma once
+
+#include "base/strbuf.h"
+
+/* Appends the file to *b, at most limit bytes: -EFBIG beyond. Fit for /proc, whose sizes are 0. */
+int read_file_at(int dir_fd, const char *path, size_t limit, struct strbuf *b) _warn_unused_;
+int read_fd(int fd, size_t limit, struct strbuf *b) _warn_unused_;
+/* Reads exactly len bytes at the offset: -ENODATA when the file ends earlier. */
+int pread_full(int fd, void *buf, size_t len, uint64_t offset) _warn_unused_;
+int write_full(int fd, const void *buf, size_t len) _warn_unused_;

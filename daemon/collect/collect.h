@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The kernel side as seen from the daemon: load, attach, swap windows, drain.
+ *
+ * Everything here is called by one thread, the drain thread, and may block for a grace period (15 ms).
+ * collector_drain() turns one window of kernel counts into a slice; the slice is self-contained.
+ */
+#pragma once
+
+#include "../bpf/sysprofd.h"
+#include "base/util.h"
+
+struct collect_options {
+	bool enabled[SOURCE_N];
+	double on_cpu_hz; /* per CPU */
+	bool on_cpu_cycles; /* try the PMU's cycles, fall back to cpu-clock */
+	double on_cpu_jitter; /* the period is redrawn each second within +-this share: 0.1 */
+	uint64_t off_cpu_threshold_ns; /* T at start */
+	uint64_t off_cpu_threshold_max_ns; /* T is raised to at most this when walks cost too much */
+	uint32_t walks_per_second; /* per CPU: above it T rises */
+	uint32_t count_entries; /* per count map and set; 0: by CPUs, rate and slice */
+	uint32_t ring_bytes; /* 0: 1 MiB per 4 CPUs, at least 1 MiB, a power of two */
+	uint64_t slice_ns; /* the longest window: sizes maps */
+	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
+	/* A burst (record): only these count. Empty for the recorder. */
+	const uint32_t *only_tgids;
+	size_t n_only_tgids;
+	bool burst; /* on-CPU alone, maps of its own */
+};
+
+struct collector;
+
+/*
+ * Probes, loads and attaches what the options enable. A source that the kernel cannot give is left off with
+ * its reason (collector_source_state); -errno only when nothing at all can run, and then *ret_why (static
+ * or owned by the caller: free it) names what is missing: BTF, a capability, a kernel option, lockdown.
+ */
+int collector_new(const struct collect_options *o, struct collector **ret, char **ret_why);
+struct collector *collector_free(struct collector *c);
+DEFINE_CLEANUP(struct collector *, collector_free)
+
+struct source_state {
+	bool running;
+	char text[128]; /* "running", or why not */
+	char hook[64]; /* "cpu-clock", "sched_exit_tp", "finish_task_switch", "tp_btf", ... */
+	double rate_hz; /* on-CPU */
+	uint64_t threshold_ns; /* off-CPU: T now */
+};
+void collector_source_state(const struct collector *c, enum source s, struct source_state *ret);
+
+/* Counts of this window, copied out of the kernel. Arrays are owned by the slice. */
+struct slice_stack {
+	uint64_t id;
+	uint64_t mono_ns;
+	uint64_t start;
+	uint32_t tgid;
+	uint16_t nr_kernel, nr_user;
+	uint8_t walk_end; /* enum walk_end */
+	uint8_t source;
+	uint32_t first_ip; /* index into ips: kernel part, then user part, leaf first */
+};
+
+struct slice_on_cpu {
+	struct on_cpu_key key;
+	struct on_cpu_value value;
+};
+struct slice_off_cpu {
+	struct off_cpu_key key;
+	struct off_cpu_value value;
+};
+struct slice_syscall {
+	struct syscall_key key;
+	uint64_t calls;
+};
+struct slice_futex {
+	struct futex_key key;
+	struct futex_value value;
+};
+
+/*
+ * Exact off-CPU time of one thread in this window: differences of its cumulative totals, waits in progress
+ * included up to now. Never negative. Only threads with any. (blocked excludes run-queue delay.)
+ */
+struct slice_thread {
+	uint64_t start;
+	uint64_t thread_start;
+	uint32_t tgid, tid;
+	uint64_t blocked_ns, run_queue_ns, preempted_ns;
+	uint64_t blocked_n, run_queue_n, preempted_n;
+};
+
+struct slice_source {
+	struct account sum; /* over CPUs; user-space reasons are added later */
+};
+
+struct slice {
+	uint64_t window;
+	uint64_t mono_start_ns, mono_end_ns;
+	uint32_t cpus_online;
+	struct slice_stack *stacks;
+	size_t n_stacks, cap_stacks;
+	uint64_t *ips;
+	size_t n_ips, cap_ips;
+	struct slice_on_cpu *on_cpu;
+	size_t n_on_cpu, cap_on_cpu;
+	struct slice_off_cpu *off_cpu;
+	size_t n_off_cpu, cap_off_cpu;
+	struct slice_syscall *syscalls;
+	size_t n_syscalls, cap_syscalls;
+	struct slice_futex *futex;
+	size_t n_futex, cap_futex;
+	struct slice_thread *threads;
+	size_t n_threads, cap_threads;
+	struct slice_source source[SOURCE_N];
+	uint64_t threshold_ns;
+};
+struct slice *slice_free(struct slice *s);
+DEFINE_CLEANUP(struct slice *, slice_free)
+
+/*
+ * Called several times a second between drains: empties the ring buffer, redraws sampling periods once a
+ * second, reopens events of CPUs that came back, adapts T.
+ */
+int collector_poll(struct collector *c);
+/*
+ * Closes the window: flip, grace period, ring buffer, counts, accounting. With `bucket_end`, waits in
+ * progress are walked as well (task iterator), so that every blocked thread shows in the bucket.
+ */
+int collector_drain(struct collector *c, bool bucket_end, struct slice **ret);
+
+uint64_t collector_map_bytes(const struct collector *c); /* memory of all maps (fdinfo memlock) */

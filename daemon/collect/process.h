@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Processes, their labels and their mappings, as they were at the time of a sample.
+ *
+ * Fed by one /proc snapshot at start and by perf side-band records afterwards (MMAP2, COMM, FORK, EXIT,
+ * KSYMBOL; a software dummy event per CPU, CLOCK_MONOTONIC). A process is (tgid, start); one that has
+ * exited, and an image that exec replaced, stay until process_table_expire(). Owned by the drain thread,
+ * except the binary registry, which has its own lock because the symbol stage takes descriptors from it.
+ */
+#pragma once
+
+#include "base/util.h"
+
+struct process_options {
+	const char *proc; /* "/proc" */
+	uint32_t max_processes; /* 65,536: the oldest exited, then the least recently sampled, is dropped */
+	uint32_t max_mappings; /* per process: 4,096 executable mappings */
+	uint32_t max_fds; /* descriptors of binaries kept open: 512 */
+	bool side_band; /* false in unit tests */
+};
+
+struct process_table;
+
+int process_table_new(const struct process_options *o, struct process_table **ret);
+struct process_table *process_table_free(struct process_table *t);
+DEFINE_CLEANUP(struct process_table *, process_table_free)
+
+/* Takes in what the side-band rings hold. Called several times a second, and after each window swap. */
+int process_table_poll(struct process_table *t);
+/* After a window's samples are resolved: forgets exits, images and mappings from before mono_ns. */
+void process_table_expire(struct process_table *t, uint64_t mono_ns);
+
+/*
+ * A binary's identity: build-id, else (dev, inode, ctime). Reference-counted and shared by all processes.
+ * Holds an open descriptor when one could be had (map_files, /proc/PID/root + path, or the host's path
+ * verified by build-id), within max_fds, the least recently used closed first.
+ */
+struct binary_ref {
+	uint64_t key; /* registry-wide, never reused */
+	const char *path; /* as the process saw it, "(deleted)" stripped; valid UTF-8 */
+	const char *name; /* base name; "[vdso]", "[anon]" */
+	const char *build_id; /* hexadecimal or "" */
+	uint64_t dev, ino, generation;
+	int kind; /* enum binary_kind of model/profile.h */
+};
+
+/* A new descriptor (caller closes), or -errno. May be called from any thread. */
+int process_table_open_binary(struct process_table *t, uint64_t binary_key);
+
+struct process_labels {
+	const char *comm; /* the leader's, now */
+	const char *exe;
+	const char *unit, *cgroup, *container, *pod, *namespace_; /* "" when none */
+	const char *build_id; /* of the executable, "" */
+	uint32_t uid;
+	bool kernel_thread;
+	bool is_private; /* euid != ruid, or not dumpable */
+};
+
+struct process;
+
+/*
+ * The process, created from /proc (or, when it is gone, from what its parent and side-band records told) if
+ * it was not known. NULL only without memory. `mono_ns` is the time of the sample: it chooses the image.
+ */
+struct process *process_find(struct process_table *t, uint32_t tgid, uint64_t start);
+void process_labels(struct process *p, struct process_labels *ret);
+const char *process_thread_name(struct process *p, uint32_t tid); /* "" when unknown */
+
+/*
+ * The binary and file offset of a user address at a time. An address that no mapping covers causes one
+ * resync from /proc per process and window; after that *ret is [unknown] (kind BINARY_UNKNOWN, offset = the
+ * address). [anon] and [vdso] give the offset from the mapping's start.
+ */
+void process_resolve(struct process *p, uint64_t mono_ns, uint64_t address, struct binary_ref *ret,
+		     uint64_t *ret_offset);
+/* The same for data addresses (futex words): also non-executable mappings. shared: a MAP_SHARED one. */
+void process_resolve_data(struct process *p, uint64_t address, struct binary_ref *ret,
+			  uint64_t *ret_offset, bool *ret_shared);
+
+/* BPF programs and trampolines that came or went, for the kernel's symbol table. */
+typedef void (*ksymbol_fn)(void *ctx, uint64_t address, uint32_t len, const char *name, bool gone);
+void process_table_on_ksymbol(struct process_table *t, ksymbol_fn fn, void *ctx);
+
+struct process_stats {
+	uint64_t processes, exited, mappings, binaries, fds;
+	uint64_t side_band_lost; /* PERF_RECORD_LOST */
+	uint64_t resyncs;
+	uint64_t evicted_processes;
+	uint64_t refused_mappings;
+	uint64_t bytes;
+};
+void process_table_stats(const struct process_table *t, struct process_stats *ret);

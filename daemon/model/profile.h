@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The data model: what a bucket is while it is filled, stored, read back, merged and exported.
+ *
+ *   dict     strings, binaries, frames, stacks, series, locks, each interned once and named by a small id
+ *   columns  the samples of one profile type: ids into a dict, and values
+ *   bucket   one stretch of time: metadata, accounting, four columns, one dict
+ *   profile  a merge of many buckets for one type, with a dict of its own: what queries return and
+ *            exporters read
+ *
+ * Ids begin at 1; 0 means none (string 0 is ""). All strings are valid UTF-8 without control characters.
+ * Nothing here is thread-safe: an object belongs to one thread at a time and is handed over whole.
+ */
+#pragma once
+
+#include "base/index.h"
+#include "base/util.h"
+
+enum profile_type {
+	PROFILE_ON_CPU = 0,
+	PROFILE_OFF_CPU = 1,
+	PROFILE_SYSCALLS = 2,
+	PROFILE_FUTEX = 3,
+	PROFILE_TYPE_N
+};
+
+/* "on-cpu", "off-cpu", "syscalls", "futex"; NULL outside. */
+const char *profile_type_name(enum profile_type type);
+int profile_type_from_name(const char *name); /* enum profile_type or -EINVAL */
+/* "nanoseconds" or "calls". */
+const char *profile_type_unit(enum profile_type type);
+
+/* Reasons are enum loss of bpf/sysprofd.h; the count here is asserted to be the same in profile.c. */
+#define LOSS_REASONS 14
+const char *loss_reason_name(unsigned reason); /* "tick-skipped", "count-full", ... */
+
+/* ---- dictionary -------------------------------------------------------------------------------- */
+
+enum binary_kind {
+	BINARY_ELF = 1, /* a mapped file */
+	BINARY_KERNEL = 2, /* vmlinux, a module, a BPF program: named when the frame is made */
+	BINARY_VDSO = 3,
+	BINARY_ANON = 4, /* executable memory without a file: JIT */
+	BINARY_UNKNOWN = 5, /* no mapping covers the address */
+};
+
+struct binary {
+	uint32_t name; /* base name: "libc.so.6", "[kernel]", "[vdso]", "[anon]" */
+	uint32_t path; /* as the process saw it */
+	uint32_t build_id; /* lower-case hexadecimal, or 0 */
+	uint32_t kind; /* enum binary_kind */
+	uint64_t dev; /* identity where there is no build-id; makedev() form */
+	uint64_t ino;
+	uint64_t generation; /* ctime in ns: a file rewritten in place is another binary */
+};
+
+enum frame_kind {
+	FRAME_NATIVE = 1,
+	FRAME_KERNEL = 2,
+	FRAME_JIT = 3,
+	FRAME_MARKER = 4, /* [truncated], [unknown], [other], ...: its name says why */
+};
+
+enum frame_flags {
+	FRAME_NAMED = 1, /* name is the final word (it may be 0: no symbol covers the offset) */
+	FRAME_INLINE = 2, /* reserved for inlined frames */
+};
+
+struct frame {
+	uint32_t binary; /* 0 for markers */
+	uint32_t name; /* as people read it, demangled; 0: print binary+0xoffset */
+	uint32_t system_name; /* as in the symbol table, 0 when equal to name */
+	uint32_t file; /* source file, or 0 */
+	uint32_t line;
+	uint16_t kind; /* enum frame_kind */
+	uint16_t flags; /* enum frame_flags */
+	uint64_t offset; /* file offset of the instruction (ELF), offset from _stext (kernel); callers'
+			    addresses are return addresses minus 1 */
+};
+
+/* A stack is the id of its leaf; parents lead to the root, whose parent is 0. A parent's id is smaller. */
+struct stack {
+	uint32_t parent;
+	uint32_t frame;
+};
+
+enum label {
+	LABEL_COMM = 0, /* the leader's comm */
+	LABEL_EXE, /* path of the executable */
+	LABEL_THREAD, /* this thread's comm */
+	LABEL_UNIT, /* systemd unit, with its suffix */
+	LABEL_CGROUP, /* path below the mount */
+	LABEL_CONTAINER, /* 64 hex digits, or a runtime's own name */
+	LABEL_POD, /* Kubernetes pod */
+	LABEL_NAMESPACE, /* Kubernetes namespace */
+	LABEL_BUILD_ID, /* of the executable */
+	LABEL_N
+};
+const char *label_name(enum label label); /* "comm", "exe", ... as KEYs of the command line */
+
+struct series {
+	uint32_t label[LABEL_N]; /* string ids */
+	uint32_t pid; /* host pid; 0 above 10 s buckets and for [other] */
+	uint32_t tid; /* 0: the whole process (syscalls) */
+	uint32_t uid;
+	uint32_t flags; /* enum series_flags */
+	uint64_t start; /* of the process: ns since boot */
+};
+
+enum series_flags {
+	SERIES_KERNEL_THREAD = 1,
+	SERIES_PRIVATE = 2, /* set-uid or not dumpable: visible to root and the group only */
+	SERIES_OTHER = 4, /* stands for what the limit on series folded */
+};
+
+struct lock {
+	uint32_t binary; /* the mapping that holds the word, or 0 */
+	uint32_t name; /* symbol, or 0: print binary+0xoffset or the address */
+	uint32_t flags; /* 1: shared memory, 2: FRAME_NAMED's meaning: name is final */
+	uint32_t pid; /* the process, 0 for shared memory */
+	uint64_t address; /* as the process saw it */
+	uint64_t offset; /* file offset within binary */
+};
+
+struct dict {
+	char **strings; /* [0] is "" */
+	size_t n_strings, cap_strings;
+	struct binary *binaries; /* [0] unused, likewise below */
+	size_t n_binaries, cap_binaries;
+	struct frame *frames;
+	size_t n_frames, cap_frames;
+	struct stack *stacks;
+	size_t n_stacks, cap_stacks;
+	struct series *series;
+	size_t n_series, cap_series;
+	struct lock *locks;
+	size_t n_locks, cap_locks;
+	size_t bytes; /* held by strings */
+
+	struct index string_index, binary_index, frame_index, stack_index, series_index, lock_index;
+};
+
+/* n_* counts include the unused element 0, so valid ids are 1 .. n_* - 1. */
+int dict_new(struct dict **ret);
+struct dict *dict_free(struct dict *d);
+DEFINE_CLEANUP(struct dict *, dict_free)
+int dict_copy(const struct dict *d, struct dict **ret);
+
+/*
+ * Each returns the id of the equal element, adding it when new; -ENOMEM or -ENOSPC (2^31 elements).
+ * Equality: binary: all fields, build_id alone when set; frame: (binary, offset, kind), and the name for
+ * markers; stack: (parent, frame); series: all fields; lock: (pid, address, binary, offset, flags & 1).
+ * When an equal frame or lock exists unnamed and the new one is named, it takes the name.
+ */
+int64_t dict_string(struct dict *d, const char *s);
+int64_t dict_string_n(struct dict *d, const char *s, size_t len);
+int64_t dict_binary(struct dict *d, const struct binary *b);
+int64_t dict_frame(struct dict *d, const struct frame *f);
+int64_t dict_stack(struct dict *d, uint32_t parent, uint32_t frame);
+int64_t dict_series(struct dict *d, const struct series *s);
+int64_t dict_lock(struct dict *d, const struct lock *l);
+
+/* A marker frame such as "[truncated]". */
+int64_t dict_marker(struct dict *d, const char *name);
+
+static inline const char *dict_str(const struct dict *d, uint32_t id)
+{
+	return id < d->n_strings ? d->strings[id] : "";
+}
+
+/*
+ * Translates ids of one dictionary into another's, each at most once: a bucket into a day, a day into a
+ * query's answer. Tables are filled lazily; 0 maps to 0.
+ */
+struct dict_map {
+	const struct dict *from;
+	struct dict *to;
+	uint32_t *string, *binary, *frame, *stack, *series, *lock;
+};
+int dict_map_init(struct dict_map *m, const struct dict *from, struct dict *to);
+void dict_map_done(struct dict_map *m);
+int64_t dict_map_string(struct dict_map *m, uint32_t id);
+int64_t dict_map_binary(struct dict_map *m, uint32_t id);
+int64_t dict_map_frame(struct dict_map *m, uint32_t id);
+int64_t dict_map_stack(struct dict_map *m, uint32_t id);
+int64_t dict_map_series(struct dict_map *m, uint32_t id);
+int64_t dict_map_lock(struct dict_map *m, uint32_t id);
+
+/*
+ * What a person reads for a frame or a lock: its name, else "libfoo.so+0x1234", "[unknown]+0x...". Written
+ * into buf, cut at its end; returns buf.
+ */
+const char *frame_text(const struct dict *d, uint32_t frame, char *buf, size_t size);
+const char *lock_text(const struct dict *d, uint32_t lock, char *buf, size_t size);
+
+/* ---- samples ----------------------------------------------------------------------------------- */
+
+/*
+ * Column meanings by type:
+ *
+ *            key                              aux    count            value       max
+ *  on-cpu    0                                0      samples          us          0
+ *  off-cpu   OFF_KEY(cause, state, total)     0      events           us          0
+ *  syscalls  SYSCALL_KEY(abi, nr, errno)      0      calls            0           0
+ *  futex     FUTEX_KEY(class, outcome)        lock   waits            us          longest us
+ *
+ * off-cpu holds two kinds of rows: exact totals per thread (total = 1, stack 0, one per cause), and
+ * weighted samples (total = 0) that estimate how those totals spread over stacks. The same for futex
+ * is exact in both. (series, stack, key, aux) is unique within a bucket after columns_sort_merge().
+ */
+#define OFF_KEY(cause, state, total) ((uint32_t)(cause) | (uint32_t)(state) << 4 | (uint32_t)(total) << 31)
+#define OFF_KEY_CAUSE(k) ((k) & 15)
+#define OFF_KEY_STATE(k) ((k) >> 4 & 0xffff) /* TASK_* bits */
+#define OFF_KEY_TOTAL(k) ((k) >> 31)
+#define FUTEX_KEY(cls, outcome) ((uint32_t)(cls) | (uint32_t)(outcome) << 8)
+#define FUTEX_KEY_CLASS(k) ((k) & 255)
+#define FUTEX_KEY_OUTCOME(k) ((k) >> 8 & 255)
+
+const char *off_cause_name(unsigned cause); /* "blocked", "run-queue", "preempted" */
+const char *off_state_name(unsigned state); /* "S", "D", "R", "I", "T", ... */
+const char *futex_class_name(unsigned cls); /* "wait", "lock-pi", ... */
+const char *futex_outcome_name(unsigned outcome); /* "woken", "timeout", ... */
+/* "read", "compat:writev", "x32:ioctl", "syscall_999", "[invalid]"; into buf when it must be made. */
+const char *syscall_text(uint32_t key, char *buf, size_t size);
+const char *errno_text(unsigned err, char *buf, size_t size); /* "EAGAIN" */
+
+struct columns {
+	size_t n, cap;
+	uint32_t *series, *stack, *key, *aux;
+	uint64_t *count, *value, *max;
+};
+void columns_done(struct columns *c);
+int columns_add(struct columns *c, uint32_t series, uint32_t stack, uint32_t key, uint32_t aux,
+		uint64_t count, uint64_t value, uint64_t max);
+/* Sorts by (series, stack, key, aux) and adds up equal rows; max takes the maximum. */
+int columns_sort_merge(struct columns *c);
+
+/* Seen, stored and lost of one source over a stretch of time: seen = stored + sum(lost) by construction. */
+struct accounting {
+	uint64_t seen;
+	uint64_t stored;
+	uint64_t idle;
+	uint64_t lost[LOSS_REASONS];
+	uint64_t stored_us, idle_us, lost_us; /* on-cpu only */
+	uint64_t rate_mhz; /* on-cpu: the rate asked for, in 1/1000 Hz per CPU */
+	uint64_t threshold_us; /* off-cpu: T, the wait that is always kept */
+	bool active; /* the collector ran */
+};
+void accounting_add(struct accounting *a, const struct accounting *b);
+uint64_t accounting_lost(const struct accounting *a); /* events lost, all reasons that lose the count */
+
+enum gap_reason {
+	GAP_NONE = 0,
+	GAP_NOT_RUNNING, /* no daemon */
+	GAP_STOPPED, /* the daemon did not get to drain: stopped, starved, suspended */
+	GAP_CLOCK_STEP, /* the wall clock was set */
+	GAP_STORE, /* recorded, but the store could not take it */
+	GAP_DAMAGED, /* stored, but its checksum fails */
+};
+const char *gap_reason_name(enum gap_reason reason);
+
+struct gap {
+	uint64_t from_wall_ns, until_wall_ns;
+	enum gap_reason reason;
+};
+
+#define BOOT_ID_LEN 32 /* hexadecimal, no dashes */
+
+struct bucket_meta {
+	uint64_t seq; /* given by the store; 0 before */
+	char boot_id[BOOT_ID_LEN + 1];
+	uint64_t start_wall_ns;
+	uint64_t length_ns; /* nominal: 10 s; the first and last of a run are shorter */
+	uint64_t covered_ns; /* monotonic time recorded */
+	uint32_t cpus; /* online */
+	uint32_t gap; /* enum gap_reason of the time before this bucket that was not covered */
+	uint64_t busy_us; /* CPU time used by all CPUs, from /proc/stat */
+	struct accounting source[PROFILE_TYPE_N];
+};
+
+struct bucket {
+	struct bucket_meta meta;
+	struct dict *dict;
+	struct columns columns[PROFILE_TYPE_N];
+};
+int bucket_new(struct bucket **ret);
+struct bucket *bucket_free(struct bucket *b);
+DEFINE_CLEANUP(struct bucket *, bucket_free)
+int bucket_copy(const struct bucket *b, struct bucket **ret);
+
+/* ---- the answer to a query ----------------------------------------------------------------------- */
+
+struct profile {
+	enum profile_type type;
+	uint64_t from_wall_ns, until_wall_ns; /* the bounds of the buckets that were used, half-open */
+	uint64_t covered_ns;
+	struct gap *gaps;
+	size_t n_gaps, cap_gaps;
+	uint64_t rate_mhz;
+	uint64_t total; /* ns, or calls; off-cpu: the exact total */
+	uint64_t samples; /* rows' count added up: samples, events, calls, waits */
+	struct accounting accounting;
+	bool truncated; /* max_nodes folded something into [other] */
+	uint64_t omitted; /* stacks folded */
+	struct dict *dict;
+	struct columns columns; /* values in ns here, not us; off-cpu: scaled to the exact total */
+};
+int profile_new(enum profile_type type, struct profile **ret);
+struct profile *profile_free(struct profile *p);
+DEFINE_CLEANUP(struct profile *, profile_free)

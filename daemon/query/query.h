@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Questions over stored buckets and the open one: select, merge, top, series, labels. Pure functions of a
+ * source and a request; run on a query worker.
+ */
+#pragma once
+
+#include "model/profile.h"
+#include "store/store.h"
+
+enum filter_key {
+	FILTER_COMM, FILTER_EXE, FILTER_PID, FILTER_TID, FILTER_THREAD, FILTER_UID, FILTER_UNIT,
+	FILTER_CGROUP, FILTER_CONTAINER, FILTER_POD, FILTER_NAMESPACE, FILTER_BUILD_ID, FILTER_BINARY,
+	FILTER_FUNCTION, FILTER_CAUSE, FILTER_SYSCALL, FILTER_ERRNO, FILTER_LOCK, FILTER_STATE,
+	FILTER_KEY_N
+};
+const char *filter_key_name(enum filter_key key);
+int filter_key_from_name(const char *name); /* -EINVAL */
+
+struct filter {
+	enum filter_key key;
+	char *glob;
+	bool negate;
+};
+
+/* What this peer may see. Series that fail it do not exist for the query, totals included. */
+struct visibility {
+	bool all;
+	uint32_t uid; /* else: series of this uid that are not SERIES_PRIVATE, */
+	char **units; /* and series whose unit matches one of these globs; */
+	size_t n_units;
+	/* kernel frames are shown without addresses: as names only */
+};
+
+struct selection {
+	enum profile_type type;
+	uint64_t from_wall_ns, until_wall_ns;
+	struct filter *filters;
+	size_t n_filters;
+	struct visibility visibility;
+};
+void selection_done(struct selection *s);
+/* -EINVAL with *ret_error (static) for a bad key, a bad glob, until <= from. */
+int selection_check(const struct selection *s, const char **ret_error);
+
+struct query_source {
+	struct store_reader *reader; /* may be NULL */
+	const struct bucket *open; /* may be NULL */
+	const bool *cancelled; /* may be NULL; then -ECANCELED */
+};
+
+enum dimension {
+	BY_NONE = 0, BY_FUNCTION, BY_PROCESS, BY_THREAD, BY_UNIT, BY_CONTAINER, BY_POD, BY_BINARY,
+	BY_STACK, BY_CAUSE, BY_SYSCALL, BY_LOCK, DIMENSION_N
+};
+const char *dimension_name(enum dimension by);
+int dimension_from_name(const char *name); /* -EINVAL */
+
+/*
+ * All stacks of the selection added up. max_nodes bounds stack nodes: the lightest leaves fold into their
+ * nearest kept ancestor's "[other]" child. For off-CPU values are scaled so that rows add up to the exact
+ * total of the selection, per thread and cause where the filters allow it. An empty range is an empty profile.
+ */
+int query_merge(const struct query_source *src, const struct selection *sel, uint32_t max_nodes,
+		struct profile **ret);
+
+struct top_row {
+	char *name, *binary; /* owned */
+	uint64_t self, total;
+	uint32_t pid;
+	uint64_t start;
+	uint64_t events, errors, max;
+	double share;
+};
+
+struct top {
+	struct profile *coverage; /* metadata, total, samples, accounting; its columns are not kept */
+	struct top_row *rows;
+	size_t n_rows;
+	uint64_t rows_omitted;
+};
+int query_top(const struct query_source *src, const struct selection *sel, enum dimension by,
+	      bool by_total, uint32_t limit, struct top **ret);
+struct top *top_free(struct top *t);
+DEFINE_CLEANUP(struct top *, top_free)
+
+struct series_line {
+	char *name, *binary;
+	uint32_t pid;
+	uint64_t total;
+	uint64_t *values; /* n_steps */
+};
+struct series_answer {
+	struct profile *coverage;
+	uint64_t step_ns, first_wall_ns;
+	size_t n_steps;
+	uint64_t *covered_ns; /* n_steps */
+	struct series_line *lines;
+	size_t n_lines;
+	uint64_t omitted;
+};
+int query_series(const struct query_source *src, const struct selection *sel, enum dimension by,
+		 uint64_t step_ns, uint32_t limit, struct series_answer **ret);
+struct series_answer *series_answer_free(struct series_answer *a);
+DEFINE_CLEANUP(struct series_answer *, series_answer_free)
+
+struct label_value {
+	char *value;
+	uint64_t total;
+};
+struct label_values {
+	struct label_value *values; /* heaviest first, ties by name */
+	size_t n;
+	uint64_t omitted;
+};
+/* The values of a key in the selection; skip the first `offset`. */
+int query_label_values(const struct query_source *src, const struct selection *sel,
+		       enum filter_key key, uint32_t offset, uint32_t limit, struct label_values **ret);
+struct label_values *label_values_free(struct label_values *v);
+DEFINE_CLEANUP(struct label_values *, label_values_free)
+
+/* Which filter keys have any value in the selection: bit per enum filter_key. */
+int query_labels(const struct query_source *src, const struct selection *sel, uint64_t *ret_keys);
+
+/* One bucket's columns filtered by the selection, as a profile: live streams and ListBuckets. */
+int query_bucket(const struct bucket *b, const struct selection *sel, struct profile **ret);

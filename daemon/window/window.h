@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Slices become buckets: addresses are resolved to frames, keys to series, exact totals and weighted samples
+ * meet, and what does not fit the limits folds into [other], counted. Owned by the drain thread.
+ */
+#pragma once
+
+#include "collect/collect.h"
+#include "collect/process.h"
+#include "model/profile.h"
+#include "symbol/kallsyms.h"
+
+struct window_options {
+	uint32_t max_series; /* per bucket: 10,000 */
+	uint32_t max_stacks; /* nodes per bucket: 200,000 */
+	uint64_t max_bytes; /* strings per bucket: 16 MiB */
+};
+
+struct window;
+
+int window_new(const struct window_options *o, struct process_table *processes,
+	       struct kallsyms *kallsyms, struct window **ret);
+struct window *window_free(struct window *w);
+DEFINE_CLEANUP(struct window *, window_free)
+
+/* Adds a slice to the open bucket, opening one that starts at wall_start_ns if there is none. */
+int window_add(struct window *w, const struct slice *s, uint64_t wall_start_ns);
+
+/* A bucket and, beside it, the registry keys of its binaries, which name it later. */
+struct filled {
+	struct bucket *bucket;
+	uint64_t *binary_keys; /* indexed by binary id of bucket->dict */
+	size_t n_keys;
+};
+void filled_done(struct filled *f);
+
+bool window_is_open(const struct window *w);
+/* Hands over the open bucket and leaves none. 1 when there was none. */
+int window_close(struct window *w, struct filled *ret);
+/* A copy of the open bucket as it is now, for queries that reach now. 1 when there is none. */
+int window_snapshot(struct window *w, struct filled *ret);
