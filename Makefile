@@ -60,7 +60,7 @@ $(B)/bpf/sysprofd.o: bpf/sysprofd.bpf.c $(wildcard bpf/*.h bpf/*.bpf.c)
 	$(call say,BPF)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function \
-		-D__bpf__ -D__TARGET_ARCH_$(BPF_ARCH) -Ibpf -I$(B)/gen -c $< -o $(B)/bpf/sysprofd.tmp.o
+		-D__TARGET_ARCH_$(BPF_ARCH) -Ibpf -idirafter /usr/include/$(shell $(CC) -print-multiarch) -I$(B)/gen -c $< -o $(B)/bpf/sysprofd.tmp.o
 	$(Q)$(BPFTOOL) gen object $@ $(B)/bpf/sysprofd.tmp.o
 
 $(B)/gen/sysprofd.skel.h: $(B)/bpf/sysprofd.o
