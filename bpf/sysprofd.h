@@ -133,7 +133,7 @@ struct thread_record {
 	u64 since_mono_ns; /* begin of the wait in progress, or 0 */
 	u64 now_mono_ns; /* when this record was made */
 };
-SHARED_ASSERT(sizeof(struct thread_record) == 112);
+SHARED_ASSERT(sizeof(struct thread_record) == 104);
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
