@@ -49,6 +49,8 @@ PROGRAMS := $(if $(wildcard daemon/main.c),$(B)/sysprofd) $(if $(wildcard daemon
 .PHONY: all
 all: $(PROGRAMS)
 
+.SECONDARY:
+
 # ---- generated -----------------------------------------------------------------------------------
 
 $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: proto/%.proto
