@@ -37,12 +37,13 @@ ALL_LDFLAGS += -fsanitize=$(SAN)
 endif
 
 GEN_C := $(B)/gen/sysprofd/v1/profile.pb-c.c $(patsubst proto/%.proto,$(B)/gen/%.pb-c.c,$(filter-out %/profile.proto,$(wildcard proto/sysprofd/v1/*.proto)))
-GEN_H := $(GEN_C:.c=.h) $(B)/gen/sysprofd.skel.h
+GEN_H := $(GEN_C:.c=.h) $(B)/gen/sysprofd.skel.h $(B)/gen/syscall-names.h
 # daemon/main.c and daemon/ctl/main.c are the two programs; the rest is one archive that tests link too.
 LIB_C := $(filter-out daemon/main.c daemon/ctl/main.c,$(wildcard daemon/*/*.c daemon/*.c))
 LIB_O := $(LIB_C:%.c=$(B)/%.o) $(GEN_C:.c=.o)
 LIB := $(B)/libsysprofd.a
 UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test-*.c))
+BENCHES := $(patsubst tests/bench/%.c,$(B)/tests/bench/%,$(wildcard tests/bench/bench-*.c))
 WORKLOADS := $(patsubst tests/workload/%.c,$(B)/tests/workload/%,$(wildcard tests/workload/*.c))
 PROGRAMS := $(if $(wildcard daemon/main.c),$(B)/sysprofd) $(if $(wildcard daemon/ctl/main.c),$(B)/sysprofctl)
 
@@ -57,6 +58,11 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: proto/%.proto
 	$(call say,PROTO)
 	$(Q)mkdir -p $(B)/gen
 	$(Q)protoc-c --c_out=$(B)/gen -Iproto $<
+
+$(B)/gen/syscall-names.h: daemon/model/syscall-names.sh
+	$(call say,NAMES)
+	$(Q)mkdir -p $(@D)
+	$(Q)daemon/model/syscall-names.sh $(CC) > $@.tmp && mv $@.tmp $@
 
 $(B)/bpf/sysprofd.o: bpf/sysprofd.bpf.c $(wildcard bpf/*.h bpf/*.bpf.c)
 	$(call say,BPF)
@@ -96,6 +102,10 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS) -lcmocka
 
+$(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
+
 # Workloads are the truth of end-to-end tests: no sanitizer, frame pointers kept.
 $(B)/tests/workload/%: tests/workload/%.c $(wildcard tests/workload/*.h)
 	$(call say,CC)
@@ -103,8 +113,9 @@ $(B)/tests/workload/%: tests/workload/%.c $(wildcard tests/workload/*.h)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -fno-omit-frame-pointer \
 		-mno-omit-leaf-frame-pointer -fno-optimize-sibling-calls -pthread -o $@ $<
 
-.PHONY: unit workloads clean
+.PHONY: unit benches workloads clean
 unit: $(UNIT)
+benches: $(BENCHES)
 workloads: $(WORKLOADS)
 
 clean:

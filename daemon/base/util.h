@@ -109,10 +109,10 @@ static inline int negative_errno(void)
  */
 int array_grow(void **items, size_t *cap, size_t need, size_t size) _warn_unused_;
 
-#define ARRAY_GROW(items, cap, need)                                                     \
-	({                                                                               \
-		void *_items = (items);                                                  \
-		int _r = array_grow(&_items, &(cap), (need), sizeof(*(items)));          \
-		(items) = _items;                                                        \
-		_r;                                                                      \
+#define ARRAY_GROW(items, cap, need)                                                             \
+	({                                                                                       \
+		void *_grow_items = (items);                                                     \
+		int _grow_r = array_grow(&_grow_items, &(cap), (need), sizeof(*(items)));        \
+		(items) = _grow_items;                                                           \
+		_grow_r;                                                                         \
 	})

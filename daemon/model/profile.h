@@ -33,6 +33,8 @@ const char *profile_type_unit(enum profile_type type);
 /* Reasons are enum loss of bpf/sysprofd.h; the count here is asserted to be the same in profile.c. */
 #define LOSS_REASONS 14
 const char *loss_reason_name(unsigned reason); /* "tick-skipped", "count-full", ... */
+/* The event was counted and only its stack is missing: it is among the stored ones. */
+bool loss_keeps_weight(unsigned reason);
 
 /* ---- dictionary -------------------------------------------------------------------------------- */
 
@@ -136,6 +138,7 @@ struct dict {
 	struct lock *locks;
 	size_t n_locks, cap_locks;
 	size_t bytes; /* held by strings */
+	uint64_t seed; /* of the hashes: names come from strangers */
 
 	struct index string_index, binary_index, frame_index, stack_index, series_index, lock_index;
 };
@@ -172,12 +175,16 @@ static inline const char *dict_str(const struct dict *d, uint32_t id)
  * Translates ids of one dictionary into another's, each at most once: a bucket into a day, a day into a
  * query's answer. Tables are filled lazily; 0 maps to 0.
  */
+struct dict_map_table {
+	uint32_t *ids;
+	size_t cap;
+};
 struct dict_map {
 	const struct dict *from;
 	struct dict *to;
-	uint32_t *string, *binary, *frame, *stack, *series, *lock;
+	struct dict_map_table string, binary, frame, stack, series, lock;
 };
-int dict_map_init(struct dict_map *m, const struct dict *from, struct dict *to);
+void dict_map_init(struct dict_map *m, const struct dict *from, struct dict *to);
 void dict_map_done(struct dict_map *m);
 int64_t dict_map_string(struct dict_map *m, uint32_t id);
 int64_t dict_map_binary(struct dict_map *m, uint32_t id);
@@ -235,7 +242,10 @@ int columns_add(struct columns *c, uint32_t series, uint32_t stack, uint32_t key
 /* Sorts by (series, stack, key, aux) and adds up equal rows; max takes the maximum. */
 int columns_sort_merge(struct columns *c);
 
-/* Seen, stored and lost of one source over a stretch of time: seen = stored + sum(lost) by construction. */
+/*
+ * Seen, stored and lost of one source over a stretch of time: seen = stored + idle + accounting_lost().
+ * Reasons that keep the weight are listed in lost[] too, but are part of `stored`.
+ */
 struct accounting {
 	uint64_t seen;
 	uint64_t stored;

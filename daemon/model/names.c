@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What numbers are called. */
+#include <stdio.h>
+
+#include "../bpf/sysprofd.h"
+#include "model/profile.h"
+#include "syscall-names.h" /* generated from the kernel's headers */
+
+/* The name at index i, or NULL. */
+#define NAME_AT(table, i) ((size_t)(i) < ARRAY_SIZE(table) ? (table)[i] : NULL)
+
+const char *profile_type_name(enum profile_type type)
+{
+	static const char *const names[] = { "on-cpu", "off-cpu", "syscalls", "futex" };
+
+	return NAME_AT(names, type);
+}
+
+int profile_type_from_name(const char *name)
+{
+	for (int i = 0; i < PROFILE_TYPE_N; i++)
+		if (streq(name, profile_type_name((enum profile_type)i)))
+			return i;
+	return -EINVAL;
+}
+
+const char *profile_type_unit(enum profile_type type)
+{
+	return type == PROFILE_SYSCALLS ? "calls" : "nanoseconds";
+}
+
+const char *loss_reason_name(unsigned reason)
+{
+	static const char *const names[LOSS_N] = {
+		[LOSS_TICK_SKIPPED] = "tick-skipped",
+		[LOSS_COUNT_FULL] = "count-map-full",
+		[LOSS_COUNT_BUSY] = "count-map-busy",
+		[LOSS_STATE_FULL] = "task-state-full",
+		[LOSS_SCRATCH_BUSY] = "stack-scratch-busy",
+		[LOSS_STACK_RING_FULL] = "stack-ring-full",
+		[LOSS_STACK_COLLISION] = "stack-hash-collision",
+		[LOSS_STACK_MISSING] = "stack-missing",
+		[LOSS_RECURSION] = "program-recursion",
+		[LOSS_SHED] = "stack-shed",
+		[LOSS_EXIT_RING_FULL] = "exit-ring-full",
+		[LOSS_DICT_FULL] = "bucket-limit",
+		[LOSS_QUEUE_FULL] = "store-queue-full",
+		[LOSS_OTHER] = "other",
+	};
+
+	return NAME_AT(names, reason);
+}
+
+bool loss_keeps_weight(unsigned reason)
+{
+	switch (reason) {
+	case LOSS_SCRATCH_BUSY:
+	case LOSS_STACK_RING_FULL:
+	case LOSS_STACK_COLLISION:
+	case LOSS_STACK_MISSING:
+	case LOSS_SHED:
+	case LOSS_DICT_FULL:
+		return true;
+	default:
+		return false;
+	}
+}
+
+const char *gap_reason_name(enum gap_reason reason)
+{
+	static const char *const names[] = {
+		[GAP_NONE] = "",	   [GAP_NOT_RUNNING] = "not-running",
+		[GAP_STOPPED] = "stopped", [GAP_CLOCK_STEP] = "clock-step",
+		[GAP_STORE] = "store",	   [GAP_DAMAGED] = "damaged",
+	};
+
+	return NAME_AT(names, reason) ?: "unknown";
+}
+
+const char *label_name(enum label label)
+{
+	static const char *const names[LABEL_N] = {
+		[LABEL_COMM] = "comm",	       [LABEL_EXE] = "exe",
+		[LABEL_THREAD] = "thread",     [LABEL_UNIT] = "unit",
+		[LABEL_CGROUP] = "cgroup",     [LABEL_CONTAINER] = "container",
+		[LABEL_POD] = "pod",	       [LABEL_NAMESPACE] = "namespace",
+		[LABEL_BUILD_ID] = "build-id",
+	};
+
+	return NAME_AT(names, label);
+}
+
+const char *off_cause_name(unsigned cause)
+{
+	static const char *const names[] = {
+		[OFF_BLOCKED] = "blocked",
+		[OFF_RUN_QUEUE] = "run-queue",
+		[OFF_PREEMPTED] = "preempted",
+	};
+
+	return NAME_AT(names, cause) ?: "unknown";
+}
+
+/* The letters of ps(1); bits from include/linux/sched.h, the same since 4.14. */
+const char *off_state_name(unsigned state)
+{
+	if (state == 0)
+		return "R";
+	if (state & 0x0002)
+		return state & 0x0400 ? "I" : "D"; /* TASK_NOLOAD: an idle kernel thread */
+	if (state & 0x0001)
+		return "S";
+	if (state & 0x0004)
+		return "T";
+	if (state & 0x0008)
+		return "t";
+	if (state & 0x0040)
+		return "P";
+	return "X";
+}
+
+const char *futex_class_name(unsigned cls)
+{
+	static const char *const names[] = {
+		[FUTEX_CLASS_WAIT] = "wait",
+		[FUTEX_CLASS_LOCK_PI] = "lock-pi",
+		[FUTEX_CLASS_REQUEUE_PI] = "requeue-pi",
+		[FUTEX_CLASS_WAITV] = "waitv",
+	};
+
+	return NAME_AT(names, cls) ?: "unknown";
+}
+
+const char *futex_outcome_name(unsigned outcome)
+{
+	static const char *const names[] = {
+		[FUTEX_WOKEN] = "woken",
+		[FUTEX_TIMED_OUT] = "timeout",
+		[FUTEX_INTERRUPTED] = "interrupted",
+		[FUTEX_AGAIN] = "again",
+		[FUTEX_FAILED] = "failed",
+	};
+
+	return NAME_AT(names, outcome) ?: "unknown";
+}
+
+/*
+ * Calls newer than the headers of the build host; from 424 on, every architecture has the same numbers
+ * (include/uapi/asm-generic/unistd.h).
+ */
+static const char *recent_syscall(unsigned nr)
+{
+	static const char *const names[] = {
+		"cachestat",	     "fchmodat2",	  "map_shadow_stack", "futex_wake",
+		"futex_wait",	     "futex_requeue",	  "statmount",	      "listmount",
+		"lsm_get_self_attr", "lsm_set_self_attr", "lsm_list_modules", "mseal",
+		"setxattrat",	     "getxattrat",	  "listxattrat",      "removexattrat",
+		"open_tree_attr",    "file_getattr",	  "file_setattr",
+	};
+
+	return nr >= 451 ? NAME_AT(names, nr - 451) : NULL;
+}
+
+const char *syscall_text(uint32_t key, char *buf, size_t size)
+{
+	unsigned nr = SYSCALL_KEY_NR(key), abi = SYSCALL_KEY_ABI(key);
+	const char *prefix = abi == SYSCALL_ABI_COMPAT ? "compat:"
+			     : abi == SYSCALL_ABI_X32  ? "x32:"
+						       : "";
+	const char *name = NULL;
+
+	if (nr == SYSCALL_NR_INVALID) {
+		snprintf(buf, size, "%s[invalid]", prefix);
+		return buf;
+	}
+	name = abi == SYSCALL_ABI_COMPAT ? NAME_AT(compat_syscalls, nr)
+					 : NAME_AT(native_syscalls, nr);
+	name = name ?: recent_syscall(nr);
+	if (name)
+		snprintf(buf, size, "%s%s", prefix, name);
+	else
+		snprintf(buf, size, "%ssyscall_%u", prefix, nr);
+	return buf;
+}
+
+const char *errno_text(unsigned err, char *buf, size_t size)
+{
+	const char *name = strerrorname_np((int)err);
+
+	if (name)
+		snprintf(buf, size, "%s", name);
+	else
+		snprintf(buf, size, "errno_%u", err);
+	return buf;
+}
+
+const char *frame_text(const struct dict *d, uint32_t frame, char *buf, size_t size)
+{
+	const struct frame *f = frame < d->n_frames ? &d->frames[frame] : &d->frames[0];
+	const struct binary *b = f->binary < d->n_binaries ? &d->binaries[f->binary]
+							   : &d->binaries[0];
+
+	if (f->name)
+		snprintf(buf, size, "%s", dict_str(d, f->name));
+	else if (b->name)
+		snprintf(buf, size, "%s+0x%llx", dict_str(d, b->name),
+			 (unsigned long long)f->offset);
+	else
+		snprintf(buf, size, "[unknown]+0x%llx", (unsigned long long)f->offset);
+	return buf;
+}
+
+const char *lock_text(const struct dict *d, uint32_t lock, char *buf, size_t size)
+{
+	const struct lock *l = lock < d->n_locks ? &d->locks[lock] : &d->locks[0];
+	const struct binary *b = l->binary < d->n_binaries ? &d->binaries[l->binary]
+							   : &d->binaries[0];
+
+	if (l->name)
+		snprintf(buf, size, "%s", dict_str(d, l->name));
+	else if (b->name && b->kind == BINARY_ELF)
+		snprintf(buf, size, "%s+0x%llx", dict_str(d, b->name),
+			 (unsigned long long)l->offset);
+	else
+		snprintf(buf, size, "0x%llx", (unsigned long long)l->address);
+	return buf;
+}
