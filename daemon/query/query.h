@@ -29,7 +29,7 @@ struct visibility {
 	uint32_t uid; /* else: series of this uid that are not SERIES_PRIVATE, */
 	char **units; /* and series whose unit matches one of these globs; */
 	size_t n_units;
-	/* kernel frames are shown without addresses: as names only */
+	/* then kernel frames are shown without addresses: as names only */
 };
 
 struct selection {
@@ -43,8 +43,14 @@ void selection_done(struct selection *s);
 /* -EINVAL with *ret_error (static) for a bad key, a bad glob, until <= from. */
 int selection_check(const struct selection *s, const char **ret_error);
 
+/*
+ * Where the answer comes from. A bucket that is both in the store and in memory is counted once (boot id and
+ * start tell).
+ */
 struct query_source {
 	struct store_reader *reader; /* may be NULL */
+	const struct bucket *const *closed; /* closed, but perhaps not stored yet; oldest first */
+	size_t n_closed;
 	const struct bucket *open; /* may be NULL */
 	const bool *cancelled; /* may be NULL; then -ECANCELED */
 };
@@ -55,6 +61,12 @@ enum dimension {
 };
 const char *dimension_name(enum dimension by);
 int dimension_from_name(const char *name); /* -EINVAL */
+/*
+ * The dimension that is meant: BY_NONE is the type's default, BY_FUNCTION of syscalls is BY_SYSCALL. -EINVAL
+ * with *ret_error (static) where the type has no such thing, as locks of on-cpu.
+ */
+int dimension_resolve(enum profile_type type, enum dimension by, enum dimension *ret_by,
+		      const char **ret_error);
 
 /*
  * All stacks of the selection added up. max_nodes bounds stack nodes: the lightest leaves fold into their
@@ -67,10 +79,10 @@ int query_merge(const struct query_source *src, const struct selection *sel, uin
 struct top_row {
 	char *name, *binary; /* owned */
 	uint64_t self, total;
-	uint32_t pid;
-	uint64_t start;
-	uint64_t events, errors, max;
-	double share;
+	uint32_t pid, tid; /* 0 where rows are no processes or threads */
+	uint64_t start; /* of the process: ns since boot */
+	uint64_t events, errors, max; /* events: waits or calls; 0 for on-cpu */
+	double share; /* of the selection's total: self, or total when sorted by it */
 };
 
 struct top {
