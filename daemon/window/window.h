@@ -23,8 +23,11 @@ int window_new(const struct window_options *o, struct process_table *processes,
 struct window *window_free(struct window *w);
 DEFINE_CLEANUP(struct window *, window_free)
 
-/* Adds a slice to the open bucket, opening one that starts at wall_start_ns if there is none. */
-int window_add(struct window *w, const struct slice *s, uint64_t wall_start_ns);
+/*
+ * Adds a slice to the open bucket. If none is open, one is opened whose metadata begin as *begin (boot id, start,
+ * length, gap); otherwise begin is not read.
+ */
+int window_add(struct window *w, const struct slice *s, const struct bucket_meta *begin);
 
 /* A bucket and, beside it, the registry keys of its binaries, which name it later. */
 struct filled {
@@ -39,3 +42,11 @@ bool window_is_open(const struct window *w);
 int window_close(struct window *w, struct filled *ret);
 /* A copy of the open bucket as it is now, for queries that reach now. 1 when there is none. */
 int window_snapshot(struct window *w, struct filled *ret);
+
+/* How user stack walks ended, by enum walk_end, and what resolving found, since the start. */
+struct window_stats {
+	uint64_t walks[WALK_END_N];
+	uint64_t cut; /* stacks whose callers left every executable mapping, cut there */
+	uint64_t folded_series, folded_stacks; /* beyond the limits of a bucket */
+};
+void window_stats(const struct window *w, struct window_stats *ret);

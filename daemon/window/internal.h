@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the files of window/ share. */
+#pragma once
+
+#include "window/window.h"
+
+/* ids per slice: (tgid, tid, start) -> series, stack id -> dict stack, so that each is resolved once. */
+struct memo_entry {
+	uint64_t a, b; /* stack id, 0; or start, tgid << 32 | tid */
+	uint32_t id;
+};
+struct memo {
+	struct memo_entry *entries;
+	size_t n, cap;
+	struct index index;
+};
+uint32_t *memo_find(struct memo *m, uint64_t a, uint64_t b);
+int memo_add(struct memo *m, uint64_t a, uint64_t b, uint32_t id);
+void memo_clear(struct memo *m);
+void memo_done(struct memo *m);
+
+/* Nanoseconds of a source, rounded to microseconds once, when the bucket closes. */
+struct source_ns {
+	uint64_t stored, idle, lost;
+};
+
+struct window {
+	struct window_options options;
+	struct process_table *processes;
+	struct kallsyms *kallsyms; /* may be NULL */
+	struct window_stats stats;
+
+	struct bucket *bucket; /* columns hold nanoseconds until it closes */
+	struct source_ns ns[SOURCE_N];
+	uint64_t *binary_keys; /* by binary id */
+	size_t n_keys, cap_keys;
+	struct memo binaries; /* registry key -> binary id, lives as long as the bucket */
+	char kernel_build_id[64];
+
+	/* of the slice being added */
+	struct memo series, stacks;
+	struct memo records; /* stack id -> index + 1 in the slice's stacks */
+};
+
+/* resolve.c: ids in the open bucket's dict, or -errno. Limits fold into [other]; *ret_folded says so. */
+int64_t resolve_series(struct window *w, uint32_t tgid, uint32_t tid, uint64_t start, uint64_t mono_ns,
+		       bool *ret_folded);
+int64_t resolve_stack(struct window *w, const struct slice *s, const struct slice_stack *st,
+		      bool *ret_folded);
+int64_t resolve_lock(struct window *w, uint32_t tgid, uint64_t start, uint64_t address, bool shared);
