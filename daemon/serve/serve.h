@@ -14,12 +14,28 @@
 
 struct record_session; /* a burst in progress, the manager's */
 
+/* What is not in the store yet: copies, for one query. */
+#define RECENT_CLOSED_MAX 8
+struct recent {
+	struct bucket *closed[RECENT_CLOSED_MAX]; /* oldest first */
+	size_t n_closed;
+	struct bucket *open; /* or NULL */
+};
+static inline void recent_done(struct recent *r)
+{
+	for (size_t i = 0; i < r->n_closed; i++)
+		bucket_free(r->closed[i]);
+	bucket_free(r->open);
+	*r = (struct recent){};
+}
+
 struct serve_ops {
 	/*
-	 * Closes the window that is open now, and returns a named copy of the open bucket (NULL when there
-	 * is none). Blocks for at most about a second; -ETIME: the drain thread did not answer.
+	 * Closes the window that is open now, and returns named copies of the open bucket and of those on
+	 * their way to the store (take this before the store is read: a bucket in both is counted once).
+	 * Blocks for at most about a second; -ETIME: the drain thread did not answer.
 	 */
-	int (*snapshot)(void *ctx, struct bucket **ret);
+	int (*snapshot)(void *ctx, struct recent *ret);
 	/* Fills everything but `host`; strings are malloc'ed as protobuf-c wants them. */
 	int (*status)(void *ctx, Sysprofd__V1__StatusResponse *ret);
 	/* -EBUSY with *ret_why (static): too many bursts, or over the budget. -EINVAL: a bad rate. */
