@@ -235,6 +235,13 @@ const char *futex_outcome_name(unsigned outcome); /* "woken", "timeout", ... */
 const char *syscall_text(uint32_t key, char *buf, size_t size);
 const char *errno_text(unsigned err, char *buf, size_t size); /* "EAGAIN" */
 
+/*
+ * A bucket has one more set of columns: units of work that services reported (PutWork). A row is (series 0,
+ * stack = one marker frame whose name is `name{key="value",...}`, key = uid of the reporter, count = units).
+ */
+#define COLUMNS_WORK PROFILE_TYPE_N
+#define COLUMNS_N (PROFILE_TYPE_N + 1)
+
 struct columns {
 	size_t n, cap;
 	uint32_t *series, *stack, *key, *aux;
@@ -295,7 +302,7 @@ struct bucket_meta {
 struct bucket {
 	struct bucket_meta meta;
 	struct dict *dict;
-	struct columns columns[PROFILE_TYPE_N];
+	struct columns columns[COLUMNS_N]; /* by enum profile_type, and COLUMNS_WORK */
 };
 int bucket_new(struct bucket **ret);
 struct bucket *bucket_free(struct bucket *b);
