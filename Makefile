@@ -73,7 +73,6 @@ $(B)/bpf/sysprofd.o: bpf/sysprofd.bpf.c $(wildcard bpf/*.h bpf/*.bpf.c)
 
 $(B)/gen/sysprofd.skel.h: $(B)/bpf/sysprofd.o
 	$(call say,SKEL)
-	$(Q)mkdir -p $(@D)
 	$(Q)$(BPFTOOL) gen skeleton $< name sysprofd_bpf > $@.tmp && mv $@.tmp $@
 
 # ---- compiled ------------------------------------------------------------------------------------
@@ -82,6 +81,9 @@ $(B)/%.o: %.c | $(GEN_H)
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+# Embedded by the assembler, which tells no dependencies.
+$(B)/daemon/export/assets.o: daemon/export/flame.css daemon/export/flame.js
 
 $(B)/gen/%.o: $(B)/gen/%.c | $(GEN_H)
 	$(call say,CC)
