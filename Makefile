@@ -73,6 +73,7 @@ $(B)/bpf/sysprofd.o: bpf/sysprofd.bpf.c $(wildcard bpf/*.h bpf/*.bpf.c)
 
 $(B)/gen/sysprofd.skel.h: $(B)/bpf/sysprofd.o
 	$(call say,SKEL)
+	$(Q)mkdir -p $(@D)
 	$(Q)$(BPFTOOL) gen skeleton $< name sysprofd_bpf > $@.tmp && mv $@.tmp $@
 
 # ---- compiled ------------------------------------------------------------------------------------

@@ -3,11 +3,19 @@
  * All BPF programs of sysprofd, one object for every kernel from 5.10 up. The parts are included in the order
  * in which they build on each other.
  */
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 #include "sysprofd.h"
+#include "maps.bpf.h"
+#include "stack.bpf.h"
+#include "task.bpf.h"
+
+#include "oncpu.bpf.c"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -230,6 +230,24 @@ struct account {
 	u64 idle; /* on-CPU only: ticks that hit the idle loop */
 	u64 idle_ns;
 	u64 ns; /* on-CPU only: time that stored samples stand for */
-	u64 lost_ns; /* on-CPU only: time of ticks that were skipped */
+	u64 lost_ns; /* on-CPU only: time of ticks that were skipped or could not be counted */
 	u64 lost[LOSS_N];
+};
+
+/* ---- sampling clock ---------------------------------------------------------------------------- */
+
+/* One per CPU id; the daemon writes all but `last`. Monotonic nanoseconds. A cache line each. */
+struct tick_cpu {
+	u64 opened; /* this CPU's event was opened */
+	u64 redrawn; /* its period was set, which starts the period anew */
+	u64 period;
+	u64 last; /* tick */
+	u64 pad[4];
+};
+SHARED_ASSERT(sizeof(struct tick_cpu) == 64);
+
+/* Kernel code in which a CPU waits for work. */
+#define MAX_IDLE_RANGES 32
+struct idle_range {
+	u64 start, size;
 };

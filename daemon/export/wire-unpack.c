@@ -192,6 +192,8 @@ static uint32_t find_word(const char *word, const char *(*name)(unsigned), unsig
 
 static uint32_t find_state(const char *word)
 {
+	if (!*word)
+		return OFF_STATE_UNKNOWN;
 	if (streq(word, off_state_name(0)))
 		return 0;
 	if (streq(word, "I"))

@@ -178,7 +178,7 @@ struct bucket *bucket_free(struct bucket *b)
 	if (!b)
 		return NULL;
 	dict_free(b->dict);
-	for (size_t i = 0; i < PROFILE_TYPE_N; i++)
+	for (size_t i = 0; i < COLUMNS_N; i++)
 		columns_done(&b->columns[i]);
 	free(b);
 	return NULL;
@@ -193,7 +193,7 @@ int bucket_copy(const struct bucket *b, struct bucket **ret)
 		return -ENOMEM;
 	c->meta = b->meta;
 	r = dict_copy(b->dict, &c->dict);
-	for (size_t i = 0; r >= 0 && i < PROFILE_TYPE_N; i++)
+	for (size_t i = 0; r >= 0 && i < COLUMNS_N; i++)
 		r = columns_copy(&c->columns[i], &b->columns[i]);
 	if (r < 0)
 		return r;

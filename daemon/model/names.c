@@ -104,6 +104,8 @@ const char *off_cause_name(unsigned cause)
 /* The letters of ps(1); bits from include/linux/sched.h, the same since 4.14. */
 const char *off_state_name(unsigned state)
 {
+	if (state == OFF_STATE_UNKNOWN)
+		return "";
 	if (state == 0)
 		return "R";
 	if (state & 0x0002)
@@ -224,4 +226,37 @@ const char *lock_text(const struct dict *d, uint32_t lock, char *buf, size_t siz
 	else
 		snprintf(buf, size, "0x%llx", (unsigned long long)l->address);
 	return buf;
+}
+
+static void frame_add(const struct dict *d, uint32_t frame, struct strbuf *out)
+{
+	const struct frame *f = frame < d->n_frames ? &d->frames[frame] : &d->frames[0];
+	size_t from = out->len;
+	char buf[512];
+
+	strbuf_puts(out, f->name ? dict_str(d, f->name) : frame_text(d, frame, buf, sizeof(buf)));
+	for (size_t i = from; i < out->len; i++)
+		if (out->data[i] == ';')
+			out->data[i] = ':';
+}
+
+void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out)
+{
+	_cleanup_free_ uint32_t *path = NULL;
+	size_t depth = 0, cap = 0;
+
+	/* A parent's id is smaller than its child's, so this ends whatever the dictionary holds. */
+	for (uint32_t i = stack; i && i < d->n_stacks;) {
+		if (ARRAY_GROW(path, cap, depth + 1) < 0) {
+			out->error = -ENOMEM;
+			return;
+		}
+		path[depth++] = d->stacks[i].frame;
+		i = d->stacks[i].parent < i ? d->stacks[i].parent : 0;
+	}
+	while (depth > 0) {
+		frame_add(d, path[--depth], out);
+		if (depth > 0)
+			strbuf_putc(out, ';');
+	}
 }

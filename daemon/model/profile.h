@@ -14,6 +14,7 @@
 #pragma once
 
 #include "base/index.h"
+#include "base/strbuf.h"
 #include "base/util.h"
 
 enum profile_type {
@@ -199,6 +200,8 @@ int64_t dict_map_lock(struct dict_map *m, uint32_t id);
  */
 const char *frame_text(const struct dict *d, uint32_t frame, char *buf, size_t size);
 const char *lock_text(const struct dict *d, uint32_t lock, char *buf, size_t size);
+/* A stack as "root;...;leaf", appended. A ';' inside a name becomes ':', so that names stay apart. */
+void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 
 /* ---- samples ----------------------------------------------------------------------------------- */
 
@@ -218,6 +221,7 @@ const char *lock_text(const struct dict *d, uint32_t lock, char *buf, size_t siz
 #define OFF_KEY(cause, state, total) ((uint32_t)(cause) | (uint32_t)(state) << 4 | (uint32_t)(total) << 31)
 #define OFF_KEY_CAUSE(k) ((k) & 15)
 #define OFF_KEY_STATE(k) ((k) >> 4 & 0xffff) /* TASK_* bits */
+#define OFF_STATE_UNKNOWN 0xffffU /* time that no sample tells about; its name is "" */
 #define OFF_KEY_TOTAL(k) ((k) >> 31)
 #define FUTEX_KEY(cls, outcome) ((uint32_t)(cls) | (uint32_t)(outcome) << 8)
 #define FUTEX_KEY_CLASS(k) ((k) & 255)
@@ -230,6 +234,13 @@ const char *futex_outcome_name(unsigned outcome); /* "woken", "timeout", ... */
 /* "read", "compat:writev", "x32:ioctl", "syscall_999", "[invalid]"; into buf when it must be made. */
 const char *syscall_text(uint32_t key, char *buf, size_t size);
 const char *errno_text(unsigned err, char *buf, size_t size); /* "EAGAIN" */
+
+/*
+ * A bucket has one more set of columns: units of work that services reported (PutWork). A row is (series 0,
+ * stack = one marker frame whose name is `name{key="value",...}`, key = uid of the reporter, count = units).
+ */
+#define COLUMNS_WORK PROFILE_TYPE_N
+#define COLUMNS_N (PROFILE_TYPE_N + 1)
 
 struct columns {
 	size_t n, cap;
@@ -291,7 +302,7 @@ struct bucket_meta {
 struct bucket {
 	struct bucket_meta meta;
 	struct dict *dict;
-	struct columns columns[PROFILE_TYPE_N];
+	struct columns columns[COLUMNS_N]; /* by enum profile_type, and COLUMNS_WORK */
 };
 int bucket_new(struct bucket **ret);
 struct bucket *bucket_free(struct bucket *b);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What is remembered of a thread between its switches. It follows the task: task storage, which the kernel
+ * frees with the task, where task storage allocates without going into reclaim (a switch holds the run-queue
+ * lock); a preallocated hash by tid elsewhere, whose entries sched_process_exit deletes.
+ */
+#pragma once
+
+/* A user stack that was sent, so that a thread that sleeps at the same place again need not be walked. */
+struct task_stack_cache {
+	u64 ip, sp, fp;
+	u64 id;
+	u32 window;
+	u32 pad;
+};
+
+struct task_state {
+	u64 stamp; /* switched out at this time (monotonic), or 0: running */
+	u64 theta; /* this wait's stack is kept when it lasts at least so long */
+	u64 run_delay_base; /* sched_info.run_delay when this thread became known */
+	u64 run_delay_out; /* ... at switch-out */
+	u64 off_ns, off_n; /* ended waits that began blocked */
+	u64 preempted_ns, preempted_n; /* ended waits that began runnable */
+	u64 yield_ns, yield_n; /* the part of them that was asked for */
+	u64 futex_ns; /* blocked so far in the futex call in progress */
+	u64 reported_ns; /* of the wait in progress: already in an earlier window */
+	u64 thread_start; /* tells a reused tid */
+	u32 futex_n;
+	u32 seq; /* counts waits */
+	u32 reported_seq; /* the wait that reported_ns belongs to */
+	u32 cause; /* enum off_cause of the wait in progress */
+	u32 task_state; /* TASK_* bits at switch-out */
+	s32 nr; /* system call it waits in, or -1 */
+	struct task_stack_cache cache;
+};
+
+/* Set before load. Where it is false the map is not created and the branch is dead code to the verifier. */
+const volatile bool use_task_storage = false;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_state);
+} task_storage SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, struct task_state);
+} task_table SEC(".maps");
+
+/* All zero, to create entries from: a task_state is too large for the stack beside other things. */
+static const struct task_state task_state_zero;
+
+/*
+ * The state of a task, or NULL. `task` is a trusted pointer (an argument of tp_btf, or
+ * bpf_get_current_task_btf()), `tid` its id. With `create` NULL means that there was no room: count
+ * LOSS_STATE_FULL.
+ */
+static __always_inline struct task_state *task_state_of(struct task_struct *task, u32 tid, bool create)
+{
+	struct task_state *t;
+
+	if (use_task_storage)
+		return bpf_task_storage_get(&task_storage, task, 0,
+					    create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	t = bpf_map_lookup_elem(&task_table, &tid);
+	if (t || !create)
+		return t;
+	bpf_map_update_elem(&task_table, &tid, &task_state_zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&task_table, &tid);
+}
+
+/* At the end of a thread. */
+static __always_inline void task_state_forget(u32 tid)
+{
+	if (!use_task_storage)
+		bpf_map_delete_elem(&task_table, &tid);
+}

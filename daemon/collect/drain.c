@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Closing a window: flip, grace period, then everything of the idle set.
+ *
+ * Programs read the window's number once, at their begin; after a grace period no program that read the old
+ * one is still running, so what is drained is final and the set can be left empty. membarrier() is no
+ * substitute. Ring buffer records carry their window's number, as those of the next window already arrive.
+ */
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "collect/internal.h"
+
+#define BATCH 4096
+
+struct slice *slice_free(struct slice *s)
+{
+	if (!s)
+		return NULL;
+	free(s->stacks);
+	free(s->ips);
+	free(s->on_cpu);
+	free(s->off_cpu);
+	free(s->syscalls);
+	free(s->futex);
+	free(s->threads);
+	free(s);
+	return NULL;
+}
+
+/* ---- hash maps ------------------------------------------------------------------------------------ */
+
+/* Takes what one batch returned. After the first error of `each` the rest is dropped. */
+static int take_batch(const char *keys, size_t key_size, const char *values, size_t value_size,
+		      uint32_t n, drain_fn each, void *ctx)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = each(ctx, keys + i * key_size, values + i * value_size);
+	return r;
+}
+
+/* One pass over the map with room for `room` entries; -ENOSPC when a hash bucket holds more than that. */
+static int drain_pass(const struct bpf_map *map, uint32_t room, drain_fn each, void *ctx, int *first)
+{
+	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
+	_cleanup_free_ char *keys = malloc(room * key_size), *values = malloc(room * value_size);
+	uint32_t in = 0, out = 0, n;
+	void *from = NULL;
+	int r;
+
+	if (!keys || !values)
+		return -ENOMEM;
+	do {
+		n = room;
+		r = bpf_map_lookup_and_delete_batch(bpf_map__fd(map), from, &out, keys, values, &n, NULL);
+		if (r < 0 && errno != ENOENT)
+			return negative_errno();
+		if (*first == 0)
+			*first = take_batch(keys, key_size, values, value_size, n, each, ctx);
+		in = out;
+		from = &in;
+	} while (r == 0);
+	return 0;
+}
+
+int drain_map(const struct bpf_map *map, drain_fn each, void *ctx)
+{
+	uint32_t max = bpf_map__max_entries(map), room = MIN(max, BATCH);
+	int first = 0, r;
+
+	while ((r = drain_pass(map, room, each, ctx, &first)) == -ENOSPC && room < max)
+		room = MIN(max, room * 2);
+	return r < 0 ? r : first;
+}
+
+/* ---- accounting ----------------------------------------------------------------------------------- */
+
+static void account_add(struct account *sum, const struct account *a)
+{
+	sum->seen += a->seen;
+	sum->stored += a->stored;
+	sum->idle += a->idle;
+	sum->idle_ns += a->idle_ns;
+	sum->ns += a->ns;
+	sum->lost_ns += a->lost_ns;
+	for (int i = 0; i < LOSS_N; i++)
+		sum->lost[i] += a->lost[i];
+}
+
+static int drain_accounts(struct collector *c, unsigned set, struct slice *s)
+{
+	int fd = bpf_map__fd(c->skel->maps.accounts);
+
+	for (int i = 0; i < SOURCE_N; i++) {
+		uint32_t key = set * SOURCE_N + i;
+
+		if (bpf_map_lookup_elem(fd, &key, c->accounts) < 0)
+			return negative_errno();
+		for (unsigned cpu = 0; cpu < c->cpus_possible; cpu++)
+			account_add(&s->source[i].sum, &c->accounts[cpu]);
+		memset(c->accounts, 0, c->cpus_possible * sizeof(*c->accounts));
+		if (bpf_map_update_elem(fd, &key, c->accounts, BPF_ANY) < 0)
+			return negative_errno();
+	}
+	return 0;
+}
+
+/* Runs that the kernel skipped because the same program was running on that CPU already (5.12+). */
+static void drain_misses(struct collector *c, struct slice *s)
+{
+	for (size_t i = 0; i < c->n_misses; i++) {
+		struct program_misses *m = &c->misses[i];
+		struct bpf_prog_info info = {};
+		uint32_t size = sizeof(info);
+		uint64_t n;
+
+		if (bpf_obj_get_info_by_fd(bpf_program__fd(m->program), &info, &size) < 0)
+			continue;
+		n = info.recursion_misses - m->misses;
+		m->misses = info.recursion_misses;
+		s->source[m->source].sum.lost[LOSS_RECURSION] += n;
+		s->source[m->source].sum.seen += n;
+	}
+}
+
+void slice_balance(struct slice *s, enum source source, uint64_t drained)
+{
+	struct account *a = &s->source[source].sum;
+
+	if (drained < a->stored)
+		a->lost[LOSS_OTHER] += a->stored - drained;
+	else
+		a->seen += drained - a->stored;
+	a->stored = drained;
+}
+
+/* ---- the window ------------------------------------------------------------------------------------ */
+
+static void wait_for_grace(struct collector *c)
+{
+	const struct timespec long_enough = { .tv_nsec = 200 * NSEC_PER_MSEC };
+	uint32_t slot = 0;
+
+	if (bpf_map_update_elem(c->grace_fd, &slot, &c->grace_slot_fd, BPF_ANY) == 0)
+		return;
+	/* No memory to rewrite the slot: many times the longest grace period that was seen. */
+	nanosleep(&long_enough, NULL);
+}
+
+/* A source that failed goes on; what it could not give is booked as lost, and status shows why. */
+static void note_failure(struct collector *c, enum source i, const char *what, int r)
+{
+	struct source_state *state = &c->sources[i].state;
+
+	if (r < 0)
+		snprintf(state->text, sizeof(state->text), "running; the last window's %s failed: %s",
+			 what, strerror(-r));
+}
+
+static void drain_sources(struct collector *c, unsigned set, struct slice *s)
+{
+	for (int i = 0; i < SOURCE_N; i++) {
+		const struct source_ops *ops = source_ops_of(i);
+
+		if (c->sources[i].on && ops->drain)
+			note_failure(c, i, "drain", ops->drain(c, set, s));
+	}
+}
+
+static void before_swap(struct collector *c, bool bucket_end, struct slice *s)
+{
+	for (int i = 0; i < SOURCE_N; i++) {
+		const struct source_ops *ops = source_ops_of(i);
+
+		if (c->sources[i].on && ops->before_swap)
+			note_failure(c, i, "walk of waits", ops->before_swap(c, bucket_end, s));
+	}
+}
+
+static uint32_t count_online(void)
+{
+	_cleanup_(cpu_set_done) struct cpu_set online = {};
+
+	if (cpu_set_read("/sys/devices/system/cpu/online", 1 << 16, &online) < 0)
+		return 0;
+	return cpu_set_count(&online);
+}
+
+/* A failure half way still closes the window: the programs and the daemon agree on which one is open. */
+int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
+{
+	_cleanup_(slice_free_p) struct slice *s = new0(struct slice, 1);
+	unsigned set = c->window & 1;
+	int r, k;
+
+	if (!s)
+		return -ENOMEM;
+	s->window = c->window;
+	s->mono_start_ns = c->window_mono_ns;
+	s->cpus_online = count_online();
+	before_swap(c, bucket_end, s);
+	__atomic_store_n(&c->skel->bss->window, c->window + 1, __ATOMIC_RELEASE);
+	s->mono_end_ns = c->window_mono_ns = mono_now_ns();
+	wait_for_grace(c);
+	r = ring_consume(c);
+	ring_take(c, s);
+	k = drain_accounts(c, set, s);
+	drain_sources(c, set, s);
+	drain_misses(c, s);
+	if (r == 0)
+		r = k;
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(s);
+	return 0;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the parts of collect share. Everything here belongs to the drain thread.
+ *
+ * A source (on-CPU, off-CPU, syscalls, futex) is a table of functions that collect.c calls in turn: configure
+ * before load, attach after it, then before_swap and drain once a window. A source keeps its own state behind
+ * collector.sources[].priv and switches itself off with source_off(), which records why.
+ */
+#pragma once
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "collect/collect.h"
+
+#include "base/index.h"
+#include "sysprofd.skel.h"
+
+struct source_ops {
+	/* Programs whose name begins with this belong to the source: their recursion misses are its losses. */
+	const char *prefix;
+	/*
+	 * Before load, once per attempt, on a fresh skeleton in which no program of any source is loaded and no
+	 * map of any source is created: sets settings and sizes, and turns on what it needs with use_program()
+	 * and use_map(). sources[].attempt counts the loads in which one of its programs was refused, so that
+	 * another way can be tried; an error leaves the source off.
+	 */
+	int (*configure)(struct collector *c);
+	int (*attach)(struct collector *c);
+	/* Several times a second. */
+	int (*poll)(struct collector *c, uint64_t mono_ns);
+	/* The window is still open: waits in progress at a bucket's end. */
+	int (*before_swap)(struct collector *c, bool bucket_end, struct slice *s);
+	/* No program writes the set any more: move its counts into s, leave the set empty. */
+	int (*drain)(struct collector *c, unsigned set, struct slice *s);
+	/* A ring buffer record that is not a stack; size covers its type. True when it was the source's. */
+	bool (*record)(struct collector *c, uint32_t type, const void *data, size_t size);
+	void (*free)(struct collector *c);
+};
+
+extern const struct source_ops oncpu_ops;
+const struct source_ops *source_ops_of(enum source s); /* NULL when there is none */
+
+struct source_run {
+	bool on; /* enabled and not switched off */
+	unsigned attempt;
+	struct source_state state;
+	void *priv;
+};
+
+/* Stacks of one window as they arrive, each id once. */
+struct stack_set {
+	struct slice_stack *stacks;
+	size_t n_stacks, cap_stacks;
+	uint64_t *ips;
+	size_t n_ips, cap_ips;
+	uint8_t *collided; /* of each stack: another one had its id */
+	size_t cap_collided;
+	struct index by_id; /* stack number + 1 */
+};
+void stack_set_done(struct stack_set *t);
+
+struct program_misses {
+	struct bpf_program *program;
+	enum source source;
+	uint64_t misses; /* up to the last drain */
+};
+
+struct collector {
+	struct collect_options o;
+	struct sysprofd_bpf *skel;
+	struct source_run sources[SOURCE_N];
+	unsigned cpu_ids; /* largest possible CPU id + 1 */
+	unsigned cpus_possible; /* values of a per-CPU map */
+	uint64_t random; /* state of collector_random() */
+
+	struct ring_buffer *ring;
+	/* Stacks of the open window, of one that begins during a drain, and what is left of a closed one's. */
+	struct stack_set open, next, closed;
+	uint32_t window; /* the open one, to whose end the programs may be ahead during a drain */
+	uint64_t window_mono_ns; /* the open window's begin */
+	int grace_fd, grace_slot_fd; /* map-in-map whose rewriting waits for a grace period */
+
+	struct program_misses *misses;
+	size_t n_misses, cap_misses;
+	struct account *accounts; /* one per possible CPU */
+};
+
+/* Leaves the source out from now on; the text is what people read in status. */
+_printf_(3, 4) void source_off(struct collector *c, enum source s, const char *fmt, ...);
+double collector_random(struct collector *c); /* uniform in [0, 1) */
+uint64_t collector_random64(struct collector *c);
+void use_program(struct bpf_program *p);
+/* Creates the map, with so many entries unless that is 0. */
+int use_map(struct bpf_map *m, uint32_t entries);
+/* Entries for a count map in which `events` come per CPU and second, each of which may need its own. */
+uint32_t count_entries(const struct collector *c, double events, uint32_t min, uint32_t max);
+
+/* ---- drain.c ------------------------------------------------------------------------------------- */
+
+/*
+ * Empties a hash map: `each` gets every key and value. Buffers are made for the call. An error of `each`
+ * ends the call; what was taken out of the map by then and not seen by `each` is lost, and the error says so.
+ */
+typedef int (*drain_fn)(void *ctx, const void *key, const void *value);
+int drain_map(const struct bpf_map *map, drain_fn each, void *ctx);
+/* Makes seen = stored + idle + lost hold when what was drained is not what the programs stored. */
+void slice_balance(struct slice *s, enum source source, uint64_t drained);
+
+/*
+ * For a count that names stack `id` and stands for n events: the id, or STACK_ID_NONE with the loss booked
+ * when its stack never arrived or is not the only one with this id.
+ */
+uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id, uint64_t n);
+
+/* ---- ring.c --------------------------------------------------------------------------------------- */
+
+int ring_open(struct collector *c);
+void ring_close(struct collector *c);
+/* Takes in all that the ring buffer holds. */
+int ring_consume(struct collector *c);
+/* One record, of which nothing is believed. */
+void ring_record(struct collector *c, const void *data, size_t size);
+/* Closes the window: moves its stacks to the slice; those of the next window become the open ones. */
+void ring_take(struct collector *c, struct slice *s);
+
+/* ---- diagnose.c ------------------------------------------------------------------------------------ */
+
+/* One sentence on why BPF or perf events do not work here, given what failed. The caller frees it. */
+char *diagnose_load(int error, const char *verifier_log);
+char *diagnose_perf(int error);
+
+/* ---- cpus.c ----------------------------------------------------------------------------------------- */
+
+/* The kernel's list form, "0-3,8,10-11". ids beyond `limit` are an error. Sets bits in set[]. */
+struct cpu_set {
+	uint64_t *bits;
+	unsigned n; /* ids */
+};
+int cpu_set_parse(const char *text, unsigned limit, struct cpu_set *ret);
+int cpu_set_read(const char *path, unsigned limit, struct cpu_set *ret);
+void cpu_set_done(struct cpu_set *s);
+bool cpu_set_has(const struct cpu_set *s, unsigned cpu);
+unsigned cpu_set_count(const struct cpu_set *s);
+
+/* ---- idle.c ------------------------------------------------------------------------------------------ */
+
+/*
+ * Finds the code in which CPUs wait, from text in the form of /proc/kallsyms. *ret_n is 0 when addresses are
+ * hidden. At most `max` ranges, merged.
+ */
+struct strbuf;
+int idle_ranges_read(const char *kallsyms_path, struct idle_range *ranges, size_t max, size_t *ret_n);

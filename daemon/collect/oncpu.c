@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * On-CPU sampling: one perf event per online CPU that runs oncpu_tick each period.
+ *
+ * The period is redrawn each second, so that no periodic job can hide from it. Setting a period starts it
+ * anew; the program is told when that was, since it judges from the time between ticks whether any are
+ * missing. An event dies with its CPU and does not come back by itself: the list of online CPUs is compared
+ * each second, and an event whose clock stands still is opened again.
+ */
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+#include "collect/internal.h"
+
+#define REDRAW_NS NSEC_PER_SEC
+#define STALE_PERIODS 4 /* without a tick, before the event's own clock is asked */
+
+struct tick_event {
+	int fd; /* -1: this CPU is offline */
+	uint64_t running_ns; /* the event's clock when it was asked last */
+};
+
+struct oncpu {
+	bool cycles;
+	double hz;
+	struct tick_event *events; /* by CPU id */
+	unsigned n_events;
+	struct tick_cpu *ticks; /* the map, shared with the program */
+	size_t ticks_bytes;
+	uint64_t redraw_at_ns;
+};
+
+static struct oncpu *oncpu_of(struct collector *c)
+{
+	return c->sources[SOURCE_ON_CPU].priv;
+}
+
+/* ---- events ---------------------------------------------------------------------------------------- */
+
+/*
+ * The rate at which an event must run. A redraw starts the period anew, which on average costs half a tick; so
+ * much is added for the rate to come out as asked for.
+ */
+static double draw_hz(struct collector *c)
+{
+	double jitter = c->o.on_cpu_jitter * (2 * collector_random(c) - 1);
+
+	return (oncpu_of(c)->hz + 0.5 * NSEC_PER_SEC / REDRAW_NS) / (1 + jitter);
+}
+
+/* What the kernel calls the period: nanoseconds of cpu-clock, or for cycles a frequency that it keeps up. */
+static uint64_t period_argument(const struct oncpu *o, double hz)
+{
+	return o->cycles ? (uint64_t)(hz + 0.5) : (uint64_t)(NSEC_PER_SEC / hz);
+}
+
+static int perf_open(const struct oncpu *o, unsigned cpu, uint64_t period)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = o->cycles ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
+		.config = o->cycles ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
+		.freq = o->cycles,
+		.sample_period = period, /* in one union with sample_freq */
+		.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
+		.disabled = 1,
+	};
+	int fd = syscall(SYS_perf_event_open, &attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? negative_errno() : fd;
+}
+
+static int event_open(struct collector *c, unsigned cpu)
+{
+	struct oncpu *o = oncpu_of(c);
+	struct tick_cpu *tick = &o->ticks[cpu];
+	_cleanup_close_ int fd = -1;
+	double hz = draw_hz(c);
+
+	fd = perf_open(o, cpu, period_argument(o, hz));
+	if (fd < 0)
+		return fd;
+	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(c->skel->progs.oncpu_tick)) < 0)
+		return negative_errno();
+	tick->period = NSEC_PER_SEC / hz;
+	tick->redrawn = tick->opened = mono_now_ns();
+	if (ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
+		return negative_errno();
+	o->events[cpu] = (struct tick_event){ .fd = TAKE_FD(fd) };
+	return 0;
+}
+
+static void event_redraw(struct collector *c, unsigned cpu)
+{
+	struct oncpu *o = oncpu_of(c);
+	double hz = draw_hz(c);
+	uint64_t period = period_argument(o, hz);
+
+	if (ioctl(o->events[cpu].fd, PERF_EVENT_IOC_PERIOD, &period) < 0)
+		return; /* the old period goes on */
+	o->ticks[cpu].period = NSEC_PER_SEC / hz;
+	o->ticks[cpu].redrawn = mono_now_ns();
+}
+
+/* An event whose CPU went away and came back between two looks is still there, but never runs again. */
+static bool event_is_dead(struct oncpu *o, unsigned cpu, uint64_t now)
+{
+	struct tick_event *e = &o->events[cpu];
+	const struct tick_cpu *tick = &o->ticks[cpu];
+	uint64_t read_format[3], before = e->running_ns;
+
+	if (now < tick->opened || now < tick->last)
+		return false;
+	if (now - MAX(tick->last, tick->opened) < STALE_PERIODS * tick->period)
+		return false;
+	if (read(e->fd, read_format, sizeof(read_format)) != sizeof(read_format))
+		return true;
+	e->running_ns = read_format[2];
+	return before && before == e->running_ns;
+}
+
+/*
+ * Events for the CPUs that are online now, and only for them. A CPU that cannot be opened is tried again at
+ * the next call; *ret_n counts those that run.
+ */
+static int follow_cpus(struct collector *c, uint64_t now, unsigned *ret_n)
+{
+	_cleanup_(cpu_set_done) struct cpu_set online = {};
+	struct oncpu *o = oncpu_of(c);
+	unsigned n = 0;
+	int r, first = 0;
+
+	r = cpu_set_read("/sys/devices/system/cpu/online", o->n_events, &online);
+	if (r < 0)
+		return r;
+	for (unsigned cpu = 0; cpu < o->n_events; cpu++) {
+		struct tick_event *e = &o->events[cpu];
+
+		if (e->fd >= 0 && (!cpu_set_has(&online, cpu) || event_is_dead(o, cpu, now)))
+			e->fd = close_fd(e->fd);
+		if (e->fd < 0 && cpu_set_has(&online, cpu)) {
+			r = event_open(c, cpu);
+			/* ENODEV: it went offline since. */
+			if (r < 0 && r != -ENODEV && first == 0)
+				first = r;
+		}
+		n += e->fd >= 0;
+	}
+	*ret_n = n;
+	return first;
+}
+
+/* ---- the source ------------------------------------------------------------------------------------- */
+
+static void describe(struct collector *c, unsigned running, int error)
+{
+	struct source_state *state = &c->sources[SOURCE_ON_CPU].state;
+
+	if (!running)
+		snprintf(state->text, sizeof(state->text), "no CPU can be sampled: %s",
+			 error ? strerror(-error) : "none is online");
+	else if (error)
+		snprintf(state->text, sizeof(state->text), "running on %u CPUs; on another: %s",
+			 running, strerror(-error));
+	else if (c->o.on_cpu_cycles && !oncpu_of(c)->cycles)
+		snprintf(state->text, sizeof(state->text),
+			 "running (no cycles counter on this host: cpu-clock)");
+	else if (!c->skel->rodata->nr_idle_ranges)
+		snprintf(state->text, sizeof(state->text),
+			 "running (kernel addresses are hidden: all of pid 0 counts as idle)");
+	else
+		snprintf(state->text, sizeof(state->text), "running");
+}
+
+/* Whether the PMU counts cycles here; a host without one says so in many ways. */
+static bool probe_cycles(const struct cpu_set *online)
+{
+	const struct oncpu trial = { .cycles = true };
+
+	for (unsigned cpu = 0; cpu < online->n; cpu++)
+		if (cpu_set_has(online, cpu)) {
+			_cleanup_close_ int fd = perf_open(&trial, cpu, 19);
+
+			return fd >= 0;
+		}
+	return false;
+}
+
+static int configure_only(struct collector *c)
+{
+	c->skel->rodata->only_listed = c->o.n_only_tgids > 0;
+	return c->o.n_only_tgids ? use_map(c->skel->maps.only_tgids, c->o.n_only_tgids) : 0;
+}
+
+static int oncpu_configure(struct collector *c)
+{
+	_cleanup_(cpu_set_done) struct cpu_set online = {};
+	struct sysprofd_bpf *skel = c->skel;
+	uint32_t entries = count_entries(c, c->o.on_cpu_hz, 1024, 65536);
+	struct idle_range ranges[MAX_IDLE_RANGES] = {};
+	bool cycles;
+	size_t n;
+	int r;
+
+	if (c->sources[SOURCE_ON_CPU].attempt) {
+		source_off(c, SOURCE_ON_CPU, "%s", c->sources[SOURCE_ON_CPU].state.text);
+		return 0;
+	}
+	r = cpu_set_read("/sys/devices/system/cpu/online", c->cpu_ids, &online);
+	if (r < 0)
+		return r;
+	cycles = c->o.on_cpu_cycles && probe_cycles(&online);
+	skel->rodata->ticks_are_time = !cycles;
+	if (idle_ranges_read("/proc/kallsyms", ranges, MAX_IDLE_RANGES, &n) == 0) {
+		memcpy((void *)skel->rodata->idle_ranges, ranges, sizeof(ranges));
+		skel->rodata->nr_idle_ranges = n;
+	}
+	use_program(skel->progs.oncpu_tick);
+	r = use_map(skel->maps.on_cpu_a, entries);
+	if (r == 0)
+		r = use_map(skel->maps.on_cpu_b, entries);
+	if (r == 0)
+		r = use_map(skel->maps.tick_cpus, c->cpu_ids);
+	return r < 0 ? r : configure_only(c);
+}
+
+static int fill_only(struct collector *c)
+{
+	uint8_t yes = 1;
+
+	for (size_t i = 0; i < c->o.n_only_tgids; i++)
+		if (bpf_map_update_elem(bpf_map__fd(c->skel->maps.only_tgids), &c->o.only_tgids[i],
+					&yes, BPF_ANY) < 0)
+			return negative_errno();
+	return 0;
+}
+
+static int oncpu_init(struct collector *c, struct oncpu *o)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	void *p;
+
+	o->cycles = !c->skel->rodata->ticks_are_time;
+	o->hz = c->o.on_cpu_hz;
+	o->n_events = c->cpu_ids;
+	o->events = new0(struct tick_event, o->n_events);
+	if (!o->events)
+		return -ENOMEM;
+	for (unsigned i = 0; i < o->n_events; i++)
+		o->events[i].fd = -1;
+	o->ticks_bytes = (o->n_events * sizeof(*o->ticks) + page - 1) / page * page;
+	p = mmap(NULL, o->ticks_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+		 bpf_map__fd(c->skel->maps.tick_cpus), 0);
+	if (p == MAP_FAILED)
+		return negative_errno();
+	o->ticks = p;
+	return 0;
+}
+
+static int oncpu_attach(struct collector *c)
+{
+	struct source_state *state = &c->sources[SOURCE_ON_CPU].state;
+	struct oncpu *o = new0(struct oncpu, 1);
+	uint64_t now = mono_now_ns();
+	unsigned running = 0;
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	c->sources[SOURCE_ON_CPU].priv = o;
+	r = oncpu_init(c, o);
+	if (r == 0)
+		r = fill_only(c);
+	if (r < 0)
+		return r;
+	r = follow_cpus(c, now, &running);
+	if (!running) {
+		_cleanup_free_ char *why = diagnose_perf(r);
+
+		source_off(c, SOURCE_ON_CPU, "%s", why ?: strerror(-r));
+		return 0;
+	}
+	o->redraw_at_ns = now + REDRAW_NS;
+	snprintf(state->hook, sizeof(state->hook), "%s", o->cycles ? "cycles" : "cpu-clock");
+	state->rate_hz = o->hz;
+	describe(c, running, r);
+	return 0;
+}
+
+static int oncpu_poll(struct collector *c, uint64_t mono_ns)
+{
+	struct oncpu *o = oncpu_of(c);
+	unsigned running = 0;
+	int r;
+
+	if (mono_ns < o->redraw_at_ns)
+		return 0;
+	o->redraw_at_ns = mono_ns + REDRAW_NS;
+	for (unsigned cpu = 0; cpu < o->n_events; cpu++)
+		if (o->events[cpu].fd >= 0)
+			event_redraw(c, cpu);
+	r = follow_cpus(c, mono_ns, &running);
+	describe(c, running, r);
+	return 0;
+}
+
+struct oncpu_drain {
+	struct collector *c;
+	struct slice *s;
+	uint64_t samples, ns;
+};
+
+static int drain_one(void *ctx, const void *key, const void *value)
+{
+	struct oncpu_drain *d = ctx;
+	struct slice *s = d->s;
+	struct slice_on_cpu *e;
+	int r = ARRAY_GROW(s->on_cpu, s->cap_on_cpu, s->n_on_cpu + 1);
+
+	if (r < 0)
+		return r;
+	e = &s->on_cpu[s->n_on_cpu++];
+	memcpy(&e->key, key, sizeof(e->key));
+	memcpy(&e->value, value, sizeof(e->value));
+	e->key.stack = slice_stack_id(d->c, s, SOURCE_ON_CPU, e->key.stack, e->value.samples);
+	d->samples += e->value.samples;
+	d->ns += e->value.ns;
+	return 0;
+}
+
+static int oncpu_drain(struct collector *c, unsigned set, struct slice *s)
+{
+	struct account *a = &s->source[SOURCE_ON_CPU].sum;
+	struct oncpu_drain d = { .c = c, .s = s };
+	int r = drain_map(set ? c->skel->maps.on_cpu_b : c->skel->maps.on_cpu_a, drain_one, &d);
+
+	slice_balance(s, SOURCE_ON_CPU, d.samples);
+	if (d.ns < a->ns)
+		a->lost_ns += a->ns - d.ns;
+	a->ns = d.ns;
+	return r;
+}
+
+static void oncpu_free(struct collector *c)
+{
+	struct oncpu *o = oncpu_of(c);
+
+	if (!o)
+		return;
+	for (unsigned i = 0; o->events && i < o->n_events; i++)
+		close_fd(o->events[i].fd);
+	if (o->ticks)
+		munmap(o->ticks, o->ticks_bytes);
+	free(o->events);
+	free(o);
+	c->sources[SOURCE_ON_CPU].priv = NULL;
+}
+
+const struct source_ops oncpu_ops = {
+	.prefix = "oncpu_",
+	.configure = oncpu_configure,
+	.attach = oncpu_attach,
+	.poll = oncpu_poll,
+	.drain = oncpu_drain,
+	.free = oncpu_free,
+};

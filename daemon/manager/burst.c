@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Bursts: on-CPU sampling at another rate with programs and maps of its own, beside the history. */
+#include "base/clock.h"
+#include "manager/recorder-internal.h"
+
+/* Loading the programs takes the verifier some 100 ms, longer on a busy host. */
+#define START_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define CALL_TIMEOUT_NS (5 * NSEC_PER_SEC)
+/* The longest burst, and some time to fetch it. */
+#define LIFE_NS (330 * NSEC_PER_SEC)
+
+static void burst_done(struct burst *b)
+{
+	window_free(b->window);
+	collector_free(b->collector);
+}
+
+static void remove_burst(struct recorder *r, size_t i)
+{
+	burst_done(&r->bursts[i]);
+	r->bursts[i] = r->bursts[--r->n_bursts];
+}
+
+void bursts_free(struct recorder *r)
+{
+	while (r->n_bursts > 0)
+		remove_burst(r, r->n_bursts - 1);
+	free(r->bursts);
+	r->bursts = NULL;
+}
+
+static int drain_burst(struct recorder *r, struct burst *b)
+{
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct bucket_meta begin = { .start_wall_ns = wall_now_ns() };
+	int result = collector_drain(b->collector, false, &s);
+
+	if (result < 0)
+		return result;
+	begin.start_wall_ns -= s->mono_end_ns - s->mono_start_ns;
+	memcpy(begin.boot_id, r->boot_id, sizeof(begin.boot_id));
+	b->progress.samples += s->source[SOURCE_ON_CPU].sum.stored;
+	for (size_t i = 0; i < LOSS_N; i++)
+		b->progress.lost += s->source[SOURCE_ON_CPU].sum.lost[i];
+	return window_add(b->window, s, &begin);
+}
+
+void bursts_drain(struct recorder *r)
+{
+	uint64_t now = mono_now_ns();
+
+	for (size_t i = 0; i < r->n_bursts;) {
+		if (now > r->bursts[i].deadline_mono_ns) {
+			remove_burst(r, i);
+			continue;
+		}
+		collector_poll(r->bursts[i].collector);
+		/* An error here is this burst's alone: its totals say what is missing. */
+		if (drain_burst(r, &r->bursts[i]) < 0)
+			r->bursts[i].progress.lost++;
+		i++;
+	}
+}
+
+/* ---- calls -------------------------------------------------------------------------------------- */
+
+struct burst_call {
+	struct call call;
+	double hz;
+	uint32_t *tgids;
+	size_t n_tgids;
+	uint64_t id;
+	struct burst_progress progress;
+	bool want_result;
+	struct filled filled;
+};
+
+static void free_burst_call(struct call *call)
+{
+	struct burst_call *c = (struct burst_call *)call;
+
+	filled_done(&c->filled);
+	free(c->tgids);
+	free(c);
+}
+
+static int run_start(struct recorder *r, struct call *call)
+{
+	struct burst_call *c = (struct burst_call *)call;
+	struct collect_options o = r->options.collect;
+	_cleanup_free_ char *why = NULL;
+	struct burst b = {};
+	int result;
+
+	if (r->n_bursts >= r->options.max_bursts)
+		return -EBUSY;
+	result = ARRAY_GROW(r->bursts, r->cap_bursts, r->n_bursts + 1);
+	if (result < 0)
+		return result;
+	o.burst = true;
+	o.on_cpu_hz = c->hz;
+	o.only_tgids = c->tgids;
+	o.n_only_tgids = c->n_tgids;
+	result = collector_new(&o, &b.collector, &why);
+	if (result >= 0)
+		result = window_new(&r->options.window, r->processes, r->kallsyms, &b.window);
+	if (result < 0) {
+		burst_done(&b);
+		return result;
+	}
+	b.id = c->id = ++r->next_burst_id;
+	b.deadline_mono_ns = mono_now_ns() + LIFE_NS;
+	r->bursts[r->n_bursts++] = b;
+	return 0;
+}
+
+static struct burst *find_burst(struct recorder *r, uint64_t id)
+{
+	for (size_t i = 0; i < r->n_bursts; i++)
+		if (r->bursts[i].id == id)
+			return &r->bursts[i];
+	return NULL;
+}
+
+static int run_read(struct recorder *r, struct call *call)
+{
+	struct burst_call *c = (struct burst_call *)call;
+	struct burst *b = find_burst(r, c->id);
+
+	if (!b)
+		return -ENOENT;
+	c->progress = b->progress;
+	return 0;
+}
+
+static int run_end(struct recorder *r, struct call *call)
+{
+	struct burst_call *c = (struct burst_call *)call;
+	struct burst *b = find_burst(r, c->id);
+	int result = 0;
+
+	if (!b)
+		return -ENOENT;
+	if (c->want_result) {
+		process_table_poll(r->processes);
+		result = drain_burst(r, b);
+		if (result >= 0)
+			result = window_close(b->window, &c->filled);
+		if (result == 0) {
+			struct accounting *a = &c->filled.bucket->meta.source[SOURCE_ON_CPU];
+			struct source_state s;
+
+			collector_source_state(b->collector, SOURCE_ON_CPU, &s);
+			a->active = true;
+			a->rate_mhz = (uint64_t)(s.rate_hz * 1000 + 0.5);
+			c->filled.bucket->meta.length_ns = c->filled.bucket->meta.covered_ns;
+		}
+	}
+	remove_burst(r, (size_t)(b - r->bursts));
+	return result;
+}
+
+static struct burst_call *new_call(int (*fn)(struct recorder *r, struct call *c), uint64_t id)
+{
+	struct burst_call *c = new0(struct burst_call, 1);
+
+	if (!c)
+		return NULL;
+	c->call.fn = fn;
+	c->call.free = free_burst_call;
+	c->id = id;
+	return c;
+}
+
+int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, size_t n_tgids,
+			 uint64_t *ret_id)
+{
+	struct burst_call *c = new_call(run_start, 0);
+	int result;
+
+	if (!c)
+		return -ENOMEM;
+	c->hz = hz;
+	if (n_tgids > 0) {
+		c->tgids = new0(uint32_t, n_tgids);
+		if (!c->tgids) {
+			free_burst_call(&c->call);
+			return -ENOMEM;
+		}
+		memcpy(c->tgids, tgids, n_tgids * sizeof(*tgids));
+		c->n_tgids = n_tgids;
+	}
+	result = recorder_call(r, &c->call, START_TIMEOUT_NS);
+	if (result == -ETIME)
+		return result;
+	if (result == 0)
+		*ret_id = c->id;
+	free_burst_call(&c->call);
+	return result;
+}
+
+int recorder_burst_read(struct recorder *r, uint64_t id, struct burst_progress *ret)
+{
+	struct burst_call *c = new_call(run_read, id);
+	int result;
+
+	if (!c)
+		return -ENOMEM;
+	result = recorder_call(r, &c->call, CALL_TIMEOUT_NS);
+	if (result == -ETIME)
+		return result;
+	if (result == 0)
+		*ret = c->progress;
+	free_burst_call(&c->call);
+	return result;
+}
+
+int recorder_burst_end(struct recorder *r, uint64_t id, struct filled *ret)
+{
+	struct burst_call *c = new_call(run_end, id);
+	int result;
+
+	if (!c)
+		return -ENOMEM;
+	c->want_result = ret != NULL;
+	result = recorder_call(r, &c->call, CALL_TIMEOUT_NS);
+	if (result == -ETIME)
+		return result;
+	if (result == 0 && ret) {
+		*ret = c->filled;
+		c->filled = (struct filled){};
+	}
+	free_burst_call(&c->call);
+	return result;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What recorder.c and burst.c share. */
+#pragma once
+
+#include <pthread.h>
+
+#include "manager/recorder.h"
+
+struct burst {
+	uint64_t id;
+	struct collector *collector;
+	struct window *window;
+	struct burst_progress progress;
+	uint64_t deadline_mono_ns; /* a burst that nobody ends, ends itself */
+};
+
+/* A call on the drain thread: the first member of an object on the heap that holds arguments and results. */
+struct call {
+	struct call *next;
+	int (*fn)(struct recorder *r, struct call *c);
+	void (*free)(struct call *c);
+	int result;
+	bool done, abandoned;
+};
+
+struct recorder {
+	struct recorder_options options;
+	char boot_id[BOOT_ID_LEN + 1];
+	pthread_t thread;
+
+	pthread_mutex_t lock; /* guards what follows up to `state` */
+	pthread_cond_t wake; /* for the drain thread */
+	pthread_cond_t finished; /* for callers */
+	struct call *calls, **calls_tail;
+	bool stop;
+	struct recorder_state state;
+
+	/* the drain thread's own */
+	struct collector *collector;
+	struct process_table *processes;
+	struct kallsyms *kallsyms;
+	struct window *window;
+	struct burst *bursts;
+	size_t n_bursts, cap_bursts;
+	uint64_t next_burst_id;
+
+	uint64_t slice_deadline_mono_ns;
+	uint64_t bucket_start_wall_ns, bucket_deadline_mono_ns;
+	int64_t wall_offset_ns; /* wall - mono when the bucket opened */
+	int64_t sleep_offset_ns; /* boottime - mono, likewise */
+	enum gap_reason next_gap; /* why there may be a gap before the next bucket */
+	uint64_t busy_us; /* of /proc/stat when the bucket opened */
+};
+
+/*
+ * Runs c->fn on the drain thread and returns its result. -ETIME: nobody waits any more, and *c is freed by the
+ * drain thread; after every other result it is the caller's again.
+ */
+int recorder_call(struct recorder *r, struct call *c, uint64_t timeout_ns);
+
+/* burst.c, on the drain thread */
+void bursts_drain(struct recorder *r);
+void bursts_free(struct recorder *r);

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "manager/recorder-internal.h"
+
+#define POLL_NS (200 * NSEC_PER_MSEC)
+/* A wall clock that moved by this much against the monotonic one was set, not slewed. */
+#define CLOCK_STEP_NS (500 * (int64_t)NSEC_PER_MSEC)
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+static void deadline_after(uint64_t ns, struct timespec *ret)
+{
+	uint64_t at = mono_now_ns() + ns;
+
+	ret->tv_sec = (time_t)(at / NSEC_PER_SEC);
+	ret->tv_nsec = (long)(at % NSEC_PER_SEC);
+}
+
+int recorder_call(struct recorder *r, struct call *c, uint64_t timeout_ns)
+{
+	struct timespec until;
+	int result;
+
+	deadline_after(timeout_ns, &until);
+	pthread_mutex_lock(&r->lock);
+	*r->calls_tail = c;
+	r->calls_tail = &c->next;
+	pthread_cond_signal(&r->wake);
+	while (!c->done)
+		if (pthread_cond_timedwait(&r->finished, &r->lock, &until) == ETIMEDOUT &&
+		    !c->done) {
+			c->abandoned = true;
+			break;
+		}
+	result = c->done ? c->result : -ETIME;
+	pthread_mutex_unlock(&r->lock);
+	return result;
+}
+
+static struct call *take_call(struct recorder *r)
+{
+	struct call *c;
+
+	pthread_mutex_lock(&r->lock);
+	c = r->calls;
+	if (c) {
+		r->calls = c->next;
+		if (!r->calls)
+			r->calls_tail = &r->calls;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return c;
+}
+
+static void run_calls(struct recorder *r)
+{
+	struct call *c;
+
+	while ((c = take_call(r))) {
+		int result = c->fn(r, c);
+		bool abandoned;
+
+		pthread_mutex_lock(&r->lock);
+		c->result = result;
+		c->done = true;
+		abandoned = c->abandoned;
+		pthread_cond_broadcast(&r->finished);
+		pthread_mutex_unlock(&r->lock);
+		if (abandoned)
+			c->free(c);
+	}
+}
+
+/* ---- buckets ----------------------------------------------------------------------------------- */
+
+static int64_t sleep_offset(void)
+{
+	struct timespec boot;
+
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	return (int64_t)boot.tv_sec * (int64_t)NSEC_PER_SEC + boot.tv_nsec - (int64_t)mono_now_ns();
+}
+
+/* CPU time that all CPUs spent on anything but idling, from the first line of /proc/stat. */
+static uint64_t read_busy_us(void)
+{
+	_cleanup_(strbuf_done) struct strbuf b = {};
+	unsigned long long user, nice, system, idle, iowait, irq, softirq, steal;
+	long hz = sysconf(_SC_CLK_TCK);
+
+	if (read_file_at(AT_FDCWD, "/proc/stat", 4 * 1024 * 1024, &b) < 0 ||
+	    sscanf(b.data, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system,
+		   &idle, &iowait, &irq, &softirq, &steal) != 8 ||
+	    hz <= 0)
+		return 0;
+	return (user + nice + system + irq + softirq) * 1000000 / (unsigned long)hz;
+}
+
+static void plan_bucket(struct recorder *r)
+{
+	uint64_t wall = wall_now_ns(), mono = mono_now_ns(), length = r->options.bucket_ns;
+
+	r->bucket_start_wall_ns = wall;
+	r->bucket_deadline_mono_ns = mono + (wall / length + 1) * length - wall;
+	r->wall_offset_ns = (int64_t)wall - (int64_t)mono;
+	r->sleep_offset_ns = sleep_offset();
+	r->busy_us = read_busy_us();
+}
+
+static bool clock_stepped(const struct recorder *r)
+{
+	int64_t moved = (int64_t)wall_now_ns() - (int64_t)mono_now_ns() - r->wall_offset_ns;
+
+	return moved > CLOCK_STEP_NS || moved < -CLOCK_STEP_NS;
+}
+
+static void close_bucket(struct recorder *r)
+{
+	bool stepped = clock_stepped(r),
+	     slept = sleep_offset() - r->sleep_offset_ns > CLOCK_STEP_NS;
+	struct filled f = {};
+	uint64_t busy = read_busy_us();
+
+	if (window_close(r->window, &f) == 0) {
+		struct bucket_meta *m = &f.bucket->meta;
+
+		m->busy_us = busy > r->busy_us ? busy - r->busy_us : 0;
+		m->length_ns = MAX(m->length_ns, m->covered_ns);
+		for (size_t i = 0; i < SOURCE_N; i++) {
+			struct source_state s;
+
+			collector_source_state(r->collector, (enum source)i, &s);
+			m->source[i].active = s.running;
+			m->source[i].rate_mhz = (uint64_t)(s.rate_hz * 1000 + 0.5);
+		}
+		r->options.closed(r->options.ctx, &f);
+	}
+	r->next_gap = slept ? GAP_STOPPED : stepped ? GAP_CLOCK_STEP : GAP_NONE;
+	plan_bucket(r);
+}
+
+/* ---- windows ----------------------------------------------------------------------------------- */
+
+static void publish_state(struct recorder *r, const struct slice *s, int error)
+{
+	struct recorder_state *st = &r->state;
+
+	pthread_mutex_lock(&r->lock);
+	for (size_t i = 0; i < SOURCE_N; i++)
+		collector_source_state(r->collector, (enum source)i, &st->source[i]);
+	for (size_t i = 0; s && i < SOURCE_N; i++) {
+		const struct account *a = &s->source[i].sum;
+
+		st->total[i].seen += a->seen;
+		st->total[i].stored += a->stored;
+		st->total[i].idle += a->idle;
+		for (size_t k = 0; k < LOSS_N; k++)
+			st->total[i].lost[k] += a->lost[k];
+	}
+	process_table_stats(r->processes, &st->process);
+	window_stats(r->window, &st->window);
+	st->bpf_bytes = collector_map_bytes(r->collector);
+	if (error < 0) {
+		st->drain_errors++;
+		st->last_error = error;
+	} else if (s) {
+		st->windows++;
+		st->progress_mono_ns = mono_now_ns();
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+static int drain_window(struct recorder *r, bool bucket_end)
+{
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct bucket_meta begin = {
+		.start_wall_ns = r->bucket_start_wall_ns,
+		.length_ns = r->options.bucket_ns,
+		.gap = (uint32_t)r->next_gap,
+	};
+	int result;
+
+	memcpy(begin.boot_id, r->boot_id, sizeof(begin.boot_id));
+	result = collector_drain(r->collector, bucket_end, &s);
+	if (result >= 0) {
+		process_table_poll(r->processes);
+		result = window_add(r->window, s, &begin);
+		process_table_expire(r->processes, s->mono_end_ns);
+	}
+	bursts_drain(r);
+	publish_state(r, s, result);
+	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
+	return result;
+}
+
+static void step(struct recorder *r)
+{
+	uint64_t now = mono_now_ns();
+	bool end = now >= r->bucket_deadline_mono_ns || clock_stepped(r);
+
+	process_table_poll(r->processes);
+	collector_poll(r->collector);
+	if (end || now >= r->slice_deadline_mono_ns)
+		drain_window(r, end);
+	if (end)
+		close_bucket(r);
+	run_calls(r);
+}
+
+static void *drain_thread(void *arg)
+{
+	struct recorder *r = arg;
+
+	plan_bucket(r);
+	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
+	for (;;) {
+		uint64_t now = mono_now_ns();
+		uint64_t next = MIN(r->slice_deadline_mono_ns, r->bucket_deadline_mono_ns);
+		struct timespec until;
+		bool stop;
+
+		deadline_after(next > now ? MIN(next - now, POLL_NS) : 0, &until);
+		pthread_mutex_lock(&r->lock);
+		if (!r->stop && !r->calls && next > now)
+			pthread_cond_timedwait(&r->wake, &r->lock, &until);
+		stop = r->stop;
+		pthread_mutex_unlock(&r->lock);
+		step(r);
+		if (stop)
+			break;
+	}
+	drain_window(r, true);
+	close_bucket(r);
+	return NULL;
+}
+
+/* ---- from other threads ---------------------------------------------------------------------------- */
+
+struct snapshot_call {
+	struct call call;
+	struct filled filled;
+};
+
+static int run_snapshot(struct recorder *r, struct call *call)
+{
+	struct snapshot_call *c = (struct snapshot_call *)call;
+	int result = drain_window(r, false);
+
+	return result < 0 ? result : window_snapshot(r->window, &c->filled);
+}
+
+static void free_snapshot(struct call *call)
+{
+	filled_done(&((struct snapshot_call *)call)->filled);
+	free(call);
+}
+
+int recorder_snapshot(struct recorder *r, uint64_t timeout_ns, struct filled *ret)
+{
+	struct snapshot_call *c = new0(struct snapshot_call, 1);
+	int result;
+
+	if (!c)
+		return -ENOMEM;
+	c->call.fn = run_snapshot;
+	c->call.free = free_snapshot;
+	result = recorder_call(r, &c->call, timeout_ns);
+	if (result == -ETIME)
+		return result;
+	if (result == 0) {
+		*ret = c->filled;
+		c->filled = (struct filled){};
+	}
+	free_snapshot(&c->call);
+	return result;
+}
+
+int recorder_open_binary(struct recorder *r, uint64_t key)
+{
+	return process_table_open_binary(r->processes, key);
+}
+
+void recorder_get_state(struct recorder *r, struct recorder_state *ret)
+{
+	pthread_mutex_lock(&r->lock);
+	*ret = r->state;
+	pthread_mutex_unlock(&r->lock);
+}
+
+struct reconfigure_call {
+	struct call call;
+	struct recorder_options options;
+	char *why;
+};
+
+static int run_reconfigure(struct recorder *r, struct call *call)
+{
+	struct reconfigure_call *c = (struct reconfigure_call *)call;
+	_cleanup_(collector_free_p) struct collector *fresh = NULL;
+	_cleanup_(window_free_p) struct window *window = NULL;
+	int result;
+
+	/* The new ones first: what fails leaves the old ones running. */
+	result = collector_new(&c->options.collect, &fresh, &c->why);
+	if (result >= 0)
+		result = window_new(&c->options.window, r->processes, r->kallsyms, &window);
+	if (result < 0)
+		return result;
+	drain_window(r, true);
+	close_bucket(r);
+	collector_free(r->collector);
+	window_free(r->window);
+	r->collector = TAKE_PTR(fresh);
+	r->window = TAKE_PTR(window);
+	r->options.collect = c->options.collect;
+	r->options.window = c->options.window;
+	r->options.bucket_ns = c->options.bucket_ns;
+	r->options.max_bursts = c->options.max_bursts;
+	plan_bucket(r);
+	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
+	publish_state(r, NULL, 0);
+	return 0;
+}
+
+static void free_reconfigure(struct call *call)
+{
+	free(((struct reconfigure_call *)call)->why);
+	free(call);
+}
+
+int recorder_reconfigure(struct recorder *r, const struct recorder_options *o, char **ret_why)
+{
+	struct reconfigure_call *c = new0(struct reconfigure_call, 1);
+	int result;
+
+	if (!c)
+		return -ENOMEM;
+	c->call.fn = run_reconfigure;
+	c->call.free = free_reconfigure;
+	c->options = *o;
+	result = recorder_call(r, &c->call, 30 * NSEC_PER_SEC);
+	if (result == -ETIME)
+		return result;
+	*ret_why = TAKE_PTR(c->why);
+	free_reconfigure(&c->call);
+	return result;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+static int read_boot_id(char ret[BOOT_ID_LEN + 1])
+{
+	_cleanup_(strbuf_done) struct strbuf b = {};
+	size_t n = 0;
+	int r;
+
+	r = read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 128, &b);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < b.len && n < BOOT_ID_LEN; i++)
+		if (b.data[i] != '-' && b.data[i] != '\n')
+			ret[n++] = b.data[i];
+	ret[n] = 0;
+	return 0;
+}
+
+static void on_ksymbol(void *ctx, uint64_t address, uint32_t len, const char *name, bool gone)
+{
+	struct recorder *r = ctx;
+
+	if (!r->kallsyms)
+		return;
+	if (gone)
+		kallsyms_remove(r->kallsyms, address);
+	else if (kallsyms_add(r->kallsyms, address, len, name, "bpf") < 0)
+		log_debug("no room for kernel symbol %s", name);
+}
+
+static int load_kallsyms(struct recorder *r)
+{
+	_cleanup_close_ int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	int result;
+
+	if (fd < 0)
+		return negative_errno();
+	result = kallsyms_new(fd, &r->kallsyms);
+	if (result < 0)
+		log_warning("Kernel frames will have no names: cannot read /proc/kallsyms: %s",
+			    strerror(-result));
+	return result;
+}
+
+static struct recorder *recorder_free(struct recorder *r)
+{
+	if (!r)
+		return NULL;
+	bursts_free(r);
+	window_free(r->window);
+	collector_free(r->collector);
+	process_table_free(r->processes);
+	kallsyms_free(r->kallsyms);
+	pthread_mutex_destroy(&r->lock);
+	pthread_cond_destroy(&r->wake);
+	pthread_cond_destroy(&r->finished);
+	free(r);
+	return NULL;
+}
+DEFINE_CLEANUP(struct recorder *, recorder_free)
+
+static void init_sync(struct recorder *r)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->wake, &attr);
+	pthread_cond_init(&r->finished, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+int recorder_start(const struct recorder_options *o, struct recorder **ret, char **ret_why)
+{
+	_cleanup_(recorder_free_p) struct recorder *r = new0(struct recorder, 1);
+	sigset_t all, old;
+	int result;
+
+	if (!r)
+		return -ENOMEM;
+	init_sync(r);
+	r->options = *o;
+	r->calls_tail = &r->calls;
+	r->next_gap = GAP_NOT_RUNNING;
+	result = read_boot_id(r->boot_id);
+	if (result < 0)
+		return result;
+	load_kallsyms(r);
+	/* Side-band before the collector: no sample may come from a process that nobody heard of. */
+	result = process_table_new(&o->process, &r->processes);
+	if (result < 0)
+		return result;
+	process_table_on_ksymbol(r->processes, on_ksymbol, r);
+	result = collector_new(&o->collect, &r->collector, ret_why);
+	if (result >= 0)
+		result = window_new(&o->window, r->processes, r->kallsyms, &r->window);
+	if (result < 0)
+		return result;
+	publish_state(r, NULL, 0);
+	r->state.progress_mono_ns = mono_now_ns();
+	/* Signals are the main thread's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	result = -pthread_create(&r->thread, NULL, drain_thread, r);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (result < 0)
+		return result;
+	pthread_setname_np(r->thread, "drain");
+	*ret = TAKE_PTR(r);
+	return 0;
+}
+
+struct recorder *recorder_stop(struct recorder *r)
+{
+	if (!r)
+		return NULL;
+	pthread_mutex_lock(&r->lock);
+	r->stop = true;
+	pthread_cond_signal(&r->wake);
+	pthread_mutex_unlock(&r->lock);
+	pthread_join(r->thread, NULL);
+	return recorder_free(r);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The drain thread: owns the collector, the process table, kernel symbols and the open bucket. It polls rings
+ * several times a second, closes a window every slice (or at once when a query needs it), and a bucket at every
+ * aligned boundary of the wall clock. Others talk to it by calls that it runs between two polls; a caller waits
+ * at most the given time, and a call that nobody waits for any more cleans up after itself.
+ */
+#pragma once
+
+#include "collect/collect.h"
+#include "collect/process.h"
+#include "query/query.h"
+#include "window/window.h"
+
+struct recorder_options {
+	struct collect_options collect;
+	struct window_options window;
+	struct process_options process;
+	uint64_t bucket_ns;
+	uint32_t max_bursts;
+	/* A bucket closed; the receiver owns it. Called on the drain thread, must not block. */
+	void (*closed)(void *ctx, struct filled *f);
+	void *ctx;
+};
+
+struct recorder;
+
+/* Loads, attaches, starts the thread. -errno with *ret_why (to be freed) when nothing can be recorded. */
+int recorder_start(const struct recorder_options *o, struct recorder **ret, char **ret_why);
+/* Flushes the open bucket through `closed`, ends the thread, frees. */
+struct recorder *recorder_stop(struct recorder *r);
+
+/* New collect, window and bucket settings; the open bucket is closed first. */
+int recorder_reconfigure(struct recorder *r, const struct recorder_options *o, char **ret_why);
+/* Closes the window now; a copy of the open bucket. 1 when there is none, -ETIME. */
+int recorder_snapshot(struct recorder *r, uint64_t timeout_ns, struct filled *ret);
+/* See process_table_open_binary(). Any thread. */
+int recorder_open_binary(struct recorder *r, uint64_t key);
+
+/* A burst. Ids are never reused. -EBUSY: max_bursts run already. */
+int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, size_t n_tgids,
+			 uint64_t *ret_id);
+struct burst_progress {
+	uint64_t samples, lost;
+};
+int recorder_burst_read(struct recorder *r, uint64_t id, struct burst_progress *ret);
+/* Ends it; with ret, its bucket. -ENOENT: no such burst. */
+int recorder_burst_end(struct recorder *r, uint64_t id, struct filled *ret);
+
+struct recorder_state {
+	struct source_state source[SOURCE_N];
+	struct accounting total[SOURCE_N]; /* since the start */
+	struct process_stats process;
+	struct window_stats window;
+	uint64_t windows;
+	uint64_t progress_mono_ns; /* when the last window was drained */
+	uint64_t bpf_bytes;
+	uint64_t drain_errors; /* windows that could not be drained or resolved */
+	int last_error;
+};
+/* As of the last window; never blocks. */
+void recorder_get_state(struct recorder *r, struct recorder_state *ret);
