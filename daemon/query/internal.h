@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Shared by the files of query/. A query goes through these stages, each a file:
+ *
+ *   filter  the selection compiled once, and its verdicts for one dictionary, found when they are first needed
+ *   scan    the buckets in the range, each once, and what the range covers
+ *   merge   rows added up under a projection: only the ids that the question needs are kept apart
+ *   scale   off-CPU: samples made to add up to the exact totals
+ *   fold    max_nodes
+ *   group   rows -> named groups, for top, series and label values
+ */
+#pragma once
+
+#include "query/query.h"
+
+/* A query that would pass one of these is refused with -E2BIG; nothing is cut silently. */
+#define QUERY_MAX_FILTERS 64
+#define QUERY_MAX_GLOB 1024 /* bytes of one pattern */
+#define QUERY_MAX_ROWS (1U << 20) /* distinct rows under the projection: 48 MiB */
+#define QUERY_MAX_STEPS 11000 /* points of one line */
+
+/* ---- filter ---------------------------------------------------------------------------------------- */
+
+struct pattern {
+	const char *glob;
+	bool negate;
+	bool plain; /* no character of it is special */
+};
+
+struct matcher {
+	enum profile_type type;
+	const struct visibility *visibility;
+	struct pattern *patterns; /* those of key k are [first[k], first[k + 1]) */
+	uint16_t first[FILTER_KEY_N + 1];
+	uint8_t stack_wanted; /* verdict bits that a stack must have */
+	bool checks_series, checks_stack, checks_row, checks_state, checks_lock;
+};
+/* Borrows sel, which must outlive it. */
+int matcher_init(struct matcher *m, const struct selection *sel) _warn_unused_;
+void matcher_done(struct matcher *m);
+/* Off-CPU: the selection looks into samples, so exact totals cannot answer it. */
+static inline bool matcher_needs_samples(const struct matcher *m)
+{
+	return m->checks_stack || m->checks_state;
+}
+
+struct lens {
+	const struct matcher *m;
+	const struct dict *dict;
+	/* Verdicts by id; 0 is not known yet. */
+	uint8_t *series, *frame, *stack, *lock;
+	size_t cap_series, cap_frame, cap_stack, cap_lock;
+	struct {
+		uint32_t key;
+		uint8_t verdict;
+	} rows[256]; /* a cache by key */
+};
+void lens_init(struct lens *l, const struct matcher *m);
+void lens_done(struct lens *l);
+/* Before ids of d are asked for: switches to it, or grows with it. */
+int lens_use(struct lens *l, const struct dict *d) _warn_unused_;
+/* Ids must be below the dictionary's counts. */
+bool lens_series(struct lens *l, uint32_t series);
+bool lens_stack(struct lens *l, uint32_t stack);
+bool lens_row(struct lens *l, uint32_t key); /* cause, syscall, errno */
+bool lens_state(struct lens *l, uint32_t key);
+bool lens_lock(struct lens *l, uint32_t lock);
+
+/* The name of a frame as people read it; buf is used when it must be made. */
+const char *frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size);
+
+/* ---- scan ------------------------------------------------------------------------------------------ */
+
+/* Calls fn for each bucket of the range and fills the coverage of p: all its metadata but total and samples. */
+int query_scan(const struct query_source *src, const struct selection *sel, struct profile *p,
+	       store_scan_fn fn, void *ctx);
+
+/* ---- merge ----------------------------------------------------------------------------------------- */
+
+/* Which ids keep rows apart: masks of all ones or 0; for key, any bits. */
+struct projection {
+	uint32_t series, stack, key, aux;
+};
+#define PROJECT_ALL (~0U)
+
+struct cell {
+	uint32_t series, stack, key, aux;
+	uint64_t count, value, max;
+	uint32_t
+		follow; /* the cell that came behind this one last time: buckets resemble each other */
+};
+
+struct merge {
+	const struct selection *sel;
+	struct matcher matcher;
+	struct lens lens; /* over the dictionary of the cells */
+	struct lens answer_lens; /* over the answer's */
+	struct projection projection;
+	const struct dict *dict; /* of the cells */
+	struct cell *cells; /* [0] unused */
+	size_t n_cells, cap_cells;
+	uint32_t *slots; /* by hash of the ids */
+	size_t n_slots; /* a power of two, or 0 */
+	uint32_t *direct; /* by id, when the projection keeps one kind only */
+	size_t cap_direct;
+	unsigned flushes; /* since the last close */
+	struct profile *p; /* taken by merge_take() */
+};
+/* `wanted` is what the question needs; what filters and scaling need is added. */
+int merge_init(struct merge *m, const struct selection *sel,
+	       struct projection wanted) _warn_unused_;
+void merge_done(struct merge *m);
+int merge_add(struct merge *m, const struct dict *d, const struct columns *c) _warn_unused_;
+/*
+ * Everything added so far becomes p->columns, in the profile's units, with total and samples. More may be
+ * added afterwards, when the columns have been emptied.
+ */
+int merge_close(struct merge *m) _warn_unused_;
+/* The whole range: scan, add, close. */
+int merge_run(struct merge *m, const struct query_source *src) _warn_unused_;
+struct profile *merge_take(struct merge *m);
+
+/* For peers that may not see kernel addresses. No element may be added to the dictionary afterwards. */
+int profile_hide_kernel(struct profile *p) _warn_unused_;
+void columns_empty(struct columns *c);
+
+/* ---- scale ----------------------------------------------------------------------------------------- */
+
+#define MARKER_NOT_SAMPLED "[not sampled]"
+#define MARKER_OTHER "[other]"
+#define MARKER_NO_STACK "[no stack]"
+
+/*
+ * In: totals and samples in us. Out: rows in ns that add up to the totals of each thread and cause; of them,
+ * those that the lens accepts. The state of [not sampled] is OFF_STATE_UNKNOWN.
+ */
+int off_cpu_scale(struct profile *p, struct lens *l) _warn_unused_;
+
+/*
+ * Shares `total` in proportion to weights; the shares add up to it exactly (largest remainder, ties to the
+ * first). All weights 0: equal shares. scratch has room for n.
+ */
+struct remainder {
+	uint64_t rest;
+	size_t at;
+};
+void share_out(uint64_t total, const uint64_t *weights, size_t n, uint64_t *ret_shares,
+	       struct remainder *scratch);
+
+/* ---- fold ------------------------------------------------------------------------------------------ */
+
+/* At most max_nodes stack nodes (0: any number); the dictionary keeps only what rows use. */
+int profile_fold(struct profile *p, uint32_t max_nodes) _warn_unused_;
+
+/* ---- group ----------------------------------------------------------------------------------------- */
+
+enum facet_kind {
+	FACET_ALL,
+	FACET_FUNCTION,
+	FACET_BINARY,
+	FACET_STACK, /* of stacks */
+	FACET_PROCESS,
+	FACET_THREAD,
+	FACET_LABEL,
+	FACET_PID,
+	FACET_TID,
+	FACET_UID, /* of series */
+	FACET_CAUSE,
+	FACET_STATE,
+	FACET_SYSCALL,
+	FACET_ERRNO, /* of keys */
+	FACET_LOCK,
+};
+struct facet {
+	enum facet_kind kind;
+	enum label label; /* FACET_LABEL */
+};
+struct facet facet_of_dimension(enum dimension by);
+struct facet facet_of_key(enum filter_key key);
+struct projection facet_projection(struct facet f);
+
+struct group {
+	uint64_t a; /* identity, with b and c */
+	uint32_t b, c;
+	uint32_t
+		id; /* of the heaviest element: series, frame, stack, key or lock; it gives the name */
+	uint64_t id_value;
+	uint64_t self, total, events, errors, max;
+};
+
+struct group_table {
+	struct group *g; /* [0] unused */
+	size_t n, cap;
+	struct index index;
+};
+
+struct grouping {
+	struct facet facet;
+	const struct profile *p;
+	struct group_table groups;
+	struct group_table functions; /* FACET_STACK: what paths are made of */
+	/* group of each id, 0 not known yet; they grow with the dictionary */
+	uint32_t *of_series, *of_frame, *of_stack;
+	size_t cap_series, cap_frame, cap_stack;
+};
+void grouping_init(struct grouping *gr, struct facet f, const struct profile *p);
+void grouping_done(struct grouping *gr);
+/* Adds p->columns to the groups. Without `totals`, self alone is filled where the two differ. */
+int grouping_add(struct grouping *gr, bool totals) _warn_unused_;
+/* The name of a group, malloc'ed; `otherwise` when its elements have none. */
+int grouping_name(const struct grouping *gr, const struct group *g, const char *otherwise,
+		  char **ret_name, char **ret_binary) _warn_unused_;
+/* pid, tid, start, where groups are processes, threads or locks. */
+void grouping_identity(const struct grouping *gr, const struct group *g, uint32_t *ret_pid,
+		       uint32_t *ret_tid, uint64_t *ret_start);
+
+#define NAME_NONE "[none]" /* stands for elements without a name in tables */

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Rows added up. Stored rows name ids of their day's dictionary; they are added up in cells under those ids and
+ * translated into the answer's dictionary once, when the day is over. A day has a million rows and some ten
+ * thousand cells, so a row must cost only a look-up:
+ *
+ *   - where the projection keeps one kind of id, the id itself leads to the cell;
+ *   - otherwise the cell that followed the last one in an earlier bucket is tried first, since a host does much
+ *     the same every ten seconds, and then a hash of the ids.
+ */
+#include "../bpf/sysprofd.h"
+#include "query/internal.h"
+
+int merge_init(struct merge *m, const struct selection *sel, struct projection wanted)
+{
+	int r;
+
+	*m = (struct merge){ .sel = sel, .projection = wanted };
+	r = matcher_init(&m->matcher, sel);
+	if (r < 0)
+		return r;
+	lens_init(&m->lens, &m->matcher);
+	lens_init(&m->answer_lens, &m->matcher);
+	if (sel->type == PROFILE_OFF_CPU) {
+		/* Scaling needs to know the thread and the cause, and filters that follow it what they ask. */
+		m->projection.series = PROJECT_ALL;
+		m->projection.key |= OFF_KEY(15, 0, 1);
+		if (m->matcher.checks_stack)
+			m->projection.stack = PROJECT_ALL;
+		if (m->matcher.checks_state)
+			m->projection.key = PROJECT_ALL;
+	}
+	r = ARRAY_GROW(m->cells, m->cap_cells, 1);
+	if (r < 0)
+		return r;
+	m->n_cells = 1;
+	return profile_new(sel->type, &m->p);
+}
+
+void merge_done(struct merge *m)
+{
+	lens_done(&m->lens);
+	lens_done(&m->answer_lens);
+	matcher_done(&m->matcher);
+	free(m->cells);
+	free(m->slots);
+	free(m->direct);
+	profile_free(m->p);
+	*m = (struct merge){};
+}
+
+struct profile *merge_take(struct merge *m)
+{
+	return TAKE_PTR(m->p);
+}
+
+void columns_empty(struct columns *c)
+{
+	c->n = 0;
+}
+
+/* ---- cells ------------------------------------------------------------------------------------------ */
+
+struct ids {
+	uint32_t series, stack, key, aux;
+};
+
+static bool same_ids(const struct cell *c, struct ids i)
+{
+	return c->series == i.series && c->stack == i.stack && c->key == i.key && c->aux == i.aux;
+}
+
+static size_t slot_of(const struct merge *m, struct ids i)
+{
+	uint64_t a = ((uint64_t)i.series << 32 | i.stack) * 0x9e3779b97f4a7c15ULL;
+	uint64_t b = ((uint64_t)i.key << 32 | i.aux) * 0xc2b2ae3d27d4eb4fULL;
+	uint64_t h = a ^ (b << 31 | b >> 33);
+
+	return (h ^ h >> 32) & (m->n_slots - 1);
+}
+
+static int grow_slots(struct merge *m)
+{
+	size_t n = m->n_slots ? m->n_slots * 2 : 1024;
+	uint32_t *slots = new0(uint32_t, n);
+
+	if (!slots)
+		return -ENOMEM;
+	free(m->slots);
+	m->slots = slots;
+	m->n_slots = n;
+	for (uint32_t c = 1; c < m->n_cells; c++) {
+		const struct cell *cell = &m->cells[c];
+		size_t at =
+			slot_of(m, (struct ids){ cell->series, cell->stack, cell->key, cell->aux });
+
+		while (slots[at])
+			at = (at + 1) & (n - 1);
+		slots[at] = c;
+	}
+	return 0;
+}
+
+/* A new cell; the pointer says where its number is kept. */
+static int add_cell(struct merge *m, struct ids i, uint32_t *place)
+{
+	int r;
+
+	if (m->n_cells > QUERY_MAX_ROWS)
+		return -E2BIG;
+	r = ARRAY_GROW(m->cells, m->cap_cells, m->n_cells + 1);
+	if (r < 0)
+		return r;
+	m->cells[m->n_cells] =
+		(struct cell){ .series = i.series, .stack = i.stack, .key = i.key, .aux = i.aux };
+	*place = (uint32_t)m->n_cells++;
+	return 0;
+}
+
+static int hashed_cell(struct merge *m, struct ids i, uint32_t *ret_cell)
+{
+	size_t at;
+	int r;
+
+	/* At most 3/4 full, whatever this call adds. */
+	if (m->n_cells + 1 > m->n_slots / 4 * 3) {
+		r = grow_slots(m);
+		if (r < 0)
+			return r;
+	}
+	for (at = slot_of(m, i); m->slots[at]; at = (at + 1) & (m->n_slots - 1))
+		if (same_ids(&m->cells[m->slots[at]], i)) {
+			*ret_cell = m->slots[at];
+			return 0;
+		}
+	r = add_cell(m, i, &m->slots[at]);
+	if (r < 0)
+		return r;
+	*ret_cell = m->slots[at];
+	return 0;
+}
+
+/* ---- adding ------------------------------------------------------------------------------------------ */
+
+/* Whether rows are kept apart by nothing but their series, or nothing but their stack. */
+static bool direct_by_series(const struct merge *m)
+{
+	const struct projection *p = &m->projection;
+
+	return p->series && !p->stack && !p->key && !p->aux;
+}
+
+static bool direct_by_stack(const struct merge *m)
+{
+	const struct projection *p = &m->projection;
+
+	return p->stack && !p->series && !p->key && !p->aux;
+}
+
+static bool accepted(struct merge *m, struct ids i)
+{
+	const struct matcher *x = &m->matcher;
+	struct lens *l = &m->lens;
+
+	if (x->checks_series && !lens_series(l, i.series))
+		return false;
+	if (x->checks_row && !lens_row(l, i.key))
+		return false;
+	if (x->checks_lock && !lens_lock(l, i.aux))
+		return false;
+	/* Off-CPU samples are scaled before stacks and states are asked for: see off_cpu_scale(). */
+	if (m->sel->type == PROFILE_OFF_CPU)
+		return true;
+	return (!x->checks_stack || lens_stack(l, i.stack)) &&
+	       (!x->checks_state || lens_state(l, i.key));
+}
+
+static int merge_flush(struct merge *m);
+
+/* Makes m ready for ids of d. */
+static int use_dict(struct merge *m, const struct dict *d)
+{
+	size_t n = direct_by_series(m) ? d->n_series : direct_by_stack(m) ? d->n_stacks : 0;
+	int r;
+
+	if (m->dict && m->dict != d) {
+		r = merge_flush(m);
+		if (r < 0)
+			return r;
+	}
+	m->dict = d;
+	r = ARRAY_GROW(m->direct, m->cap_direct, n);
+	return r < 0 ? r : lens_use(&m->lens, d);
+}
+
+static int cell_of(struct merge *m, struct ids i, uint32_t id, bool direct, uint32_t last,
+		   uint32_t *ret_cell)
+{
+	uint32_t guess = m->cells[last].follow;
+	int r = 0;
+
+	if (direct) {
+		if (!m->direct[id])
+			r = add_cell(m, i, &m->direct[id]);
+		*ret_cell = m->direct[id];
+		return r;
+	}
+	if (guess && same_ids(&m->cells[guess], i)) {
+		*ret_cell = guess;
+		return 0;
+	}
+	r = hashed_cell(m, i, ret_cell);
+	if (r == 0)
+		m->cells[last].follow = *ret_cell;
+	return r;
+}
+
+int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
+{
+	bool locks = m->sel->type == PROFILE_FUTEX, by_series, direct;
+	uint32_t last = 0;
+	int r = use_dict(m, d);
+
+	if (r < 0)
+		return r;
+	by_series = direct_by_series(m);
+	direct = by_series || direct_by_stack(m);
+	for (size_t n = 0; n < c->n; n++) {
+		/* An id that names nothing can only come from a damaged store: the row counts, unnamed. */
+		struct ids i = {
+			.series = c->series[n] < d->n_series ? c->series[n] : 0,
+			.stack = c->stack[n] < d->n_stacks ? c->stack[n] : 0,
+			.key = c->key[n],
+			.aux = locks && c->aux[n] < d->n_locks ? c->aux[n] : 0,
+		};
+		struct cell *cell;
+
+		if (!accepted(m, i))
+			continue;
+		i.series &= m->projection.series;
+		i.stack &= m->projection.stack;
+		i.key &= m->projection.key;
+		i.aux &= m->projection.aux;
+		r = cell_of(m, i, by_series ? i.series : i.stack, direct, last, &last);
+		if (r < 0)
+			return r;
+		cell = &m->cells[last];
+		cell->count += c->count[n];
+		cell->value += c->value[n];
+		cell->max = MAX(cell->max, c->max[n]);
+	}
+	return 0;
+}
+
+/* ---- the answer --------------------------------------------------------------------------------------- */
+
+/* An element whose parts name nothing (a damaged store) becomes none. */
+static int64_t or_none(int64_t mapped)
+{
+	return mapped == -EBADMSG ? 0 : mapped;
+}
+
+static int flush_cell(struct merge *m, struct dict_map *map, const struct cell *cell)
+{
+	int64_t series = or_none(dict_map_series(map, cell->series));
+	int64_t stack = or_none(dict_map_stack(map, cell->stack));
+	int64_t lock = or_none(dict_map_lock(map, cell->aux));
+
+	if (series < 0 || stack < 0 || lock < 0)
+		return (int)MIN(series, MIN(stack, lock));
+	return columns_add(&m->p->columns, (uint32_t)series, (uint32_t)stack, cell->key,
+			   (uint32_t)lock, cell->count, cell->value, cell->max);
+}
+
+/* Cells become rows of the answer, in its ids; times are still microseconds. */
+static int merge_flush(struct merge *m)
+{
+	struct dict_map map;
+	int r = 0;
+
+	if (m->n_cells == 1)
+		return 0;
+	if (m->p->columns.n + m->n_cells > QUERY_MAX_ROWS)
+		return -E2BIG;
+	dict_map_init(&map, m->dict, m->p->dict);
+	for (size_t i = 1; r == 0 && i < m->n_cells; i++)
+		r = flush_cell(m, &map, &m->cells[i]);
+	dict_map_done(&map);
+	if (r < 0)
+		return r;
+	m->cells[0].follow = 0;
+	m->n_cells = 1;
+	if (m->slots)
+		memset(m->slots, 0, m->n_slots * sizeof(*m->slots));
+	if (m->direct)
+		memset(m->direct, 0, m->cap_direct * sizeof(*m->direct));
+	m->flushes++;
+	return 0;
+}
+
+static void to_units(struct profile *p)
+{
+	struct columns *c = &p->columns;
+
+	for (size_t i = 0; i < c->n; i++) {
+		if (p->type == PROFILE_SYSCALLS) {
+			c->value[i] = c->count[i];
+			continue;
+		}
+		c->value[i] *= NSEC_PER_USEC;
+		c->max[i] *= NSEC_PER_USEC;
+	}
+}
+
+int merge_close(struct merge *m)
+{
+	struct profile *p = m->p;
+	int r = merge_flush(m);
+
+	if (r == 0 && m->flushes > 1)
+		r = columns_sort_merge(&p->columns);
+	if (r < 0)
+		return r;
+	m->flushes = 0;
+	if (p->type == PROFILE_OFF_CPU) {
+		r = off_cpu_scale(p, &m->answer_lens);
+		if (r < 0)
+			return r;
+	} else {
+		to_units(p);
+	}
+	for (size_t i = 0; i < p->columns.n; i++) {
+		p->total += p->columns.value[i];
+		p->samples += p->columns.count[i];
+	}
+	return 0;
+}
+
+static int on_bucket(void *ctx, const struct dict *d, const struct bucket_meta *meta,
+		     const struct columns *columns)
+{
+	return merge_add(ctx, d, columns);
+}
+
+int merge_run(struct merge *m, const struct query_source *src)
+{
+	int r = query_scan(src, m->sel, m->p, on_bucket, m);
+
+	return r < 0 ? r : merge_close(m);
+}
+
+/*
+ * Kernel addresses help those who attack it. Frames lose their offsets, and those without a name get that of
+ * the kernel. Their identity is gone then, so no frame may be interned after this.
+ */
+int profile_hide_kernel(struct profile *p)
+{
+	struct dict *d = p->dict;
+
+	for (size_t i = 1; i < d->n_frames; i++) {
+		struct frame *f = &d->frames[i];
+
+		if (f->kind != FRAME_KERNEL)
+			continue;
+		f->offset = 0;
+		if (f->name == 0) {
+			int64_t name = dict_string(d, "[kernel]");
+
+			if (name < 0)
+				return (int)name;
+			f->name = (uint32_t)name;
+		}
+	}
+	return 0;
+}
+
+int query_merge(const struct query_source *src, const struct selection *sel, uint32_t max_nodes,
+		struct profile **ret)
+{
+	static const struct projection all = { PROJECT_ALL, PROJECT_ALL, PROJECT_ALL, PROJECT_ALL };
+	_cleanup_(merge_done) struct merge m = {};
+	int r = merge_init(&m, sel, all);
+
+	if (r == 0)
+		r = merge_run(&m, src);
+	if (r == 0)
+		r = profile_fold(m.p, max_nodes);
+	if (r == 0 && !sel->visibility.all)
+		r = profile_hide_kernel(m.p);
+	if (r < 0)
+		return r;
+	*ret = merge_take(&m);
+	return 0;
+}
+
+int query_bucket(const struct bucket *b, const struct selection *sel, struct profile **ret)
+{
+	/* The selection's range does not matter here: the bucket is the range. */
+	struct selection whole = *sel;
+	struct query_source src = { .open = b };
+
+	whole.from_wall_ns = b->meta.start_wall_ns;
+	whole.until_wall_ns = b->meta.start_wall_ns + MAX(b->meta.covered_ns, 1);
+	return query_merge(&src, &whole, 0, ret);
+}
