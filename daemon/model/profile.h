@@ -237,7 +237,7 @@ const char *errno_text(unsigned err, char *buf, size_t size); /* "EAGAIN" */
 
 /*
  * A bucket has one more set of columns: units of work that services reported (PutWork). A row is (series 0,
- * stack = one marker frame whose name is `name{key="value",...}`, key = uid of the reporter, count = units).
+ * stack = one marker frame whose name is `name{key="value",...}`, count = units).
  */
 #define COLUMNS_WORK PROFILE_TYPE_N
 #define COLUMNS_N (PROFILE_TYPE_N + 1)
