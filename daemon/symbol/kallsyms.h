@@ -17,9 +17,13 @@ DEFINE_CLEANUP(struct kallsyms *, kallsyms_free)
 
 struct kernel_symbol {
 	const char *name;
-	const char *module; /* "" for vmlinux, "bpf" for BPF programs */
+	const char *module; /* "" for vmlinux, "bpf" for BPF programs, "__builtin__ftrace" and such for trampolines */
 	uint64_t start;
-	uint64_t offset; /* of the address from _stext, or from the module's lowest text symbol */
+	/*
+	 * Of the address from _stext, or from the module's lowest text symbol: the same after a reboot. For BPF
+	 * programs from their start, with a hash of the name in the upper half, so that one binary "bpf" holds all.
+	 */
+	uint64_t offset;
 };
 /* false: no symbol covers the address. Valid until the next call that changes k. */
 bool kallsyms_find(const struct kallsyms *k, uint64_t address, struct kernel_symbol *ret);

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <setjmp.h>
+#include <stdio.h>
+
+#include "base/utf8.h"
+#include "symbol/demangle.h"
+
+/* Last: it defines macros of ours again. */
+#include <libiberty/demangle.h>
+
+/* The demangler keeps an array of components per input byte on the stack: 4 KiB of name cost about 400 KiB. */
+#define MANGLED_MAX 4096
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static bool is_hex(char c)
+{
+	return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+/* Whether s[0..len) is one suffix that a compiler gives to a copy or a part of a function. */
+static bool is_clone_suffix(const char *s, size_t len)
+{
+	static const char *const words[] = {
+		"cold", "part", "isra", "constprop", "lto_priv", "localalias", "clone", "llvm", "__uniq",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		size_t n = strlen(words[i]);
+
+		if (len < n + 1 || memcmp(s + 1, words[i], n))
+			continue;
+		if (len == n + 1)
+			return true;
+		/* A number follows; LLVM's are hashes and may be hexadecimal. */
+		if (s[n + 1] != '.' || len == n + 2)
+			continue;
+		for (n += 2; n < len && is_hex(s[n]); n++)
+			;
+		if (n == len)
+			return true;
+	}
+	return false;
+}
+
+size_t symbol_base_length(const char *name)
+{
+	size_t len = strcspn(name, "@");
+
+	if (!len)
+		return strlen(name);
+	for (;;) {
+		size_t dot = len, word;
+
+		/* ".cold" or ".part.0": the last dot, or the one before it. */
+		while (dot && name[dot - 1] != '.')
+			dot--;
+		if (dot < 2)
+			return len;
+		word = dot - 1;
+		if (is_clone_suffix(name + word, len - word)) {
+			len = word;
+			continue;
+		}
+		for (dot = word; dot && name[dot - 1] != '.'; dot--)
+			;
+		if (dot < 2 || !is_clone_suffix(name + dot - 1, len - dot + 1))
+			return len;
+		len = dot - 1;
+	}
+}
+
+struct output {
+	char text[SYMBOL_NAME_MAX];
+	size_t len;
+	jmp_buf full;
+};
+
+/*
+ * Pieces of the readable name as they are made. A few hundred mangled bytes can stand for gigabytes of
+ * output: once the buffer is full, leave; the callback forms of the demanglers own no memory meanwhile (but
+ * the few bytes of a punycode identifier).
+ */
+static void collect(const char *s, size_t len, void *opaque)
+{
+	struct output *o = opaque;
+	size_t room = sizeof(o->text) - 1 - o->len;
+
+	memcpy(o->text + o->len, s, MIN(len, room));
+	o->len += MIN(len, room);
+	if (len > room)
+		longjmp(o->full, 1);
+}
+
+/* Whether the output was made, be it only in part. */
+static bool demangle(const char *mangled, struct output *o)
+{
+	int options = DMGL_PARAMS | DMGL_ANSI;
+
+	o->len = 0;
+	if (setjmp(o->full))
+		return true;
+	if (strncmp(mangled, "_R", 2) == 0 || strncmp(mangled, "_ZN", 3) == 0)
+		if (rust_demangle_callback(mangled, options, collect, o) && o->len)
+			return true;
+	o->len = 0;
+	if (strncmp(mangled, "_Z", 2) == 0)
+		return cplus_demangle_v3_callback(mangled, options, collect, o) && o->len;
+	return false;
+}
+
+static void mark_cut(char *name)
+{
+	size_t len = strlen(name);
+
+	len = MIN(len, SYMBOL_NAME_MAX - 4);
+	/* Not in the middle of a character. */
+	while (len && ((unsigned char)name[len] & 0xc0) == 0x80)
+		len--;
+	memcpy(name + len, "...", 4);
+}
+
+static void present(const char *s, size_t len, char ret[static SYMBOL_NAME_MAX])
+{
+	utf8_sanitize(ret, SYMBOL_NAME_MAX, s, len);
+	if (len >= SYMBOL_NAME_MAX - 1)
+		mark_cut(ret);
+}
+
+void symbol_readable_name(const char *system_name, char ret[static SYMBOL_NAME_MAX])
+{
+	size_t len = symbol_base_length(system_name);
+	struct output o;
+	const char *s = system_name;
+
+	if (len <= MANGLED_MAX && system_name[0] == '_' &&
+	    (system_name[1] == 'Z' || system_name[1] == 'R')) {
+		char mangled[MANGLED_MAX + 1];
+
+		memcpy(mangled, system_name, len);
+		mangled[len] = '\0';
+		if (demangle(mangled, &o)) {
+			s = o.text;
+			len = o.len;
+		}
+	}
+	present(s, len, ret);
+}
+
+void symbol_plain_name(const char *system_name, char ret[static SYMBOL_NAME_MAX])
+{
+	present(system_name, strlen(system_name), ret);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Shared by elf.c, which builds and searches a table, and elf-read.c, which reads symbols from the file. */
+#pragma once
+
+#include <gelf.h>
+
+#include "symbol/elf.h"
+
+#define ELF_SYMBOLS_MAX (1U << 22) /* the largest binaries in distributions have about 1.1 million */
+#define ELF_SEGMENTS_MAX 256
+#define ELF_NO_SYMBOL ((1U << 24) - 1)
+
+/* What kind of symbol, better ones first. */
+enum symbol_type {
+	SYMBOL_SIZED_KIND = 0, /* function or object */
+	SYMBOL_LABEL = 1, /* untyped, in code */
+	SYMBOL_RESOLVER = 2, /* IFUNC */
+	SYMBOL_PLT = 3, /* made up from relocations */
+};
+
+struct symbol {
+	uint32_t start; /* from the table's base */
+	uint32_t size;
+	uint32_t name; /* within its string table */
+	uint32_t up : 24; /* the nearest sized symbol before that may cover what this one does not */
+	uint32_t type : 2; /* enum symbol_type */
+	uint32_t bind : 2; /* 0 global, 1 weak, 2 local */
+	uint32_t strings : 1; /* index into elf_table.strings */
+};
+static_assert(sizeof(struct symbol) == 16, "the memory of a table is counted on this");
+
+struct segment {
+	uint64_t offset, filesz, vaddr, memsz;
+	uint32_t flags;
+};
+
+struct range {
+	uint64_t start, end;
+};
+
+struct elf_table {
+	enum elf_want want;
+	uint64_t base; /* lowest vaddr of a PT_LOAD */
+	struct segment *segments;
+	size_t n_segments;
+	/* Code sections, sorted: what a symbol without a size cannot cross. Without section headers: segments. */
+	struct range *sections;
+	size_t n_sections;
+	struct symbol *symbols;
+	size_t n_symbols, cap_symbols;
+	struct range strings[2]; /* string tables in the file: of .symtab, of .dynsym */
+	char build_id[2 * ELF_BUILD_ID_MAX + 1];
+};
+
+/* One file while it is read. */
+struct elf_reader {
+	int fd;
+	Elf *elf;
+	int class;
+	unsigned encoding;
+	uint16_t machine;
+	struct range *by_index; /* sections by their index, for symbols without a size */
+	size_t n_by_index;
+	struct range dynamic; /* PT_DYNAMIC in the file */
+	struct elf_table *t;
+};
+
+bool elf_vaddr_to_offset(const struct elf_table *t, uint64_t vaddr, uint64_t *ret);
+/* Reads bytes and converts records of a type to this machine's order in place. */
+int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_t len, uint64_t offset);
+/* 0, or -EBADMSG when a part was damaged, or -ENOMEM, -EFBIG. */
+int elf_read_symbols(struct elf_reader *r);
+/* Reads a NUL-terminated name. -EBADMSG when it lies outside or has no end. */
+int elf_read_name(int fd, const struct range *strings, uint32_t name, char *buf, size_t size);
+int elf_add_symbol(struct elf_table *t, const struct symbol *s);

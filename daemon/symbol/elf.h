@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The symbol table of one ELF file, by file offset. Runs in the helper: input is hostile, so everything is
+ * read with pread (a file that shrinks meanwhile is an error, not a SIGBUS), bounded and checked.
+ *
+ * An offset becomes a virtual address through the PT_LOAD that covers it. The symbol with the highest start
+ * that covers the address gives the name; sizes are respected. A symbol without a size reaches to the next
+ * one within its section. Among several at one address the choice is the same in every run: functions
+ * before untyped labels, global before weak before local, fewer leading underscores, shorter, then
+ * by bytes. A table keeps addresses and where names lie, not the names: 16 bytes a symbol.
+ */
+#pragma once
+
+#include "base/util.h"
+
+#define ELF_BUILD_ID_MAX 64 /* bytes; GNU ld makes 20, lld 8 */
+#define ELF_NAME_MAX 8192 /* longest symbol name that is read, with its NUL */
+
+enum elf_want {
+	ELF_WANT_CODE, /* functions */
+	ELF_WANT_DATA, /* static objects */
+};
+
+struct elf_table;
+
+/* -ENOEXEC: no ELF program. -EBADMSG: damaged. -EFBIG: too many symbols. -ENOMEM, or an error of reading. */
+int elf_table_new(int fd, enum elf_want want, struct elf_table **ret);
+struct elf_table *elf_table_free(struct elf_table *t);
+DEFINE_CLEANUP(struct elf_table *, elf_table_free)
+
+size_t elf_table_bytes(const struct elf_table *t);
+const char *elf_table_build_id(const struct elf_table *t); /* hexadecimal or "" */
+
+/*
+ * 1 and the name as in the symbol table, 0 when no symbol covers the offset. fd: the same file again. An
+ * IFUNC symbol covers its resolver, not what it resolves to, and is called "NAME.resolver"; an entry of a
+ * procedure linkage table "NAME@plt".
+ */
+int elf_table_find(const struct elf_table *t, int fd, uint64_t offset, char ret_name[static ELF_NAME_MAX]);

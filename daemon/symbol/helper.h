@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Limits that both ends of the helper's socket keep to. */
+#pragma once
+
+#define HELPER_OFFSETS_MAX 256 /* in one request */
+#define HELPER_REQUEST_MAX 8192 /* bytes: 256 varints of 10 bytes, and the rest */
+#define HELPER_RESPONSE_MAX (1U << 20) /* 256 symbols with two names of 1 KiB each */
+#define HELPER_CPU_SECONDS 10 /* CPU time of one request */

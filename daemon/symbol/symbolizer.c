@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The client of the symbol helper. Frames and locks without a name are looked up in the cache of answers;
+ * what is left is sorted by binary and asked for in batches, one request under way at a time. A request that
+ * a caller's deadline leaves behind stays under way: the next caller takes its answer into the cache first,
+ * and only reply_timeout_ns after it was sent the helper counts as hung.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include <xxhash.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "symbol/answers.h"
+#include "symbol/demangle.h"
+#include "symbol/helper-process.h"
+#include "symbol/helper.h"
+#include "symbol/symbolizer.h"
+#include "symbol/vdso.h"
+#include "sysprofd/v1/helper.pb-c.h"
+
+#define LOCK_NAMED 2 /* in lock.flags */
+#define STRIKES_OUT 2 /* failures that poison a binary */
+#define STRIKES_MAX 1024 /* binaries that failed and are remembered; the oldest is forgotten first */
+#define BUILD_ID_MAX 129
+
+enum kind {
+	KIND_CODE = SYSPROFD__V1__SYMBOL_KIND__SYMBOL_KIND_CODE,
+	KIND_DATA = SYSPROFD__V1__SYMBOL_KIND__SYMBOL_KIND_DATA,
+};
+
+struct identity {
+	uint64_t hash[2];
+};
+
+struct strike {
+	struct identity binary;
+	unsigned n;
+};
+
+/* The request under way. */
+struct pending {
+	bool active;
+	uint64_t id;
+	uint64_t sent_mono_ns;
+	struct identity binary;
+	enum kind kind;
+	char build_id[BUILD_ID_MAX]; /* that the file must not contradict; "" when not known */
+	uint64_t offsets[HELPER_OFFSETS_MAX];
+	size_t n;
+};
+
+struct counters {
+	atomic_uint_fast64_t requests, named, unnamed, crashes, timeouts, poisoned, cache_bytes;
+	atomic_int helper_pid;
+};
+
+struct symbolizer {
+	struct symbolizer_options options;
+	pthread_mutex_t lock;
+	struct helper_process helper;
+	struct answers answers;
+	struct pending pending;
+	struct strike strikes[STRIKES_MAX];
+	size_t n_strikes, next_strike;
+	uint64_t last_id;
+	int vdso_fd;
+	struct counters counters; /* readable without the lock, which may be held for seconds */
+};
+
+/* A frame or a lock that wants a name. */
+struct item {
+	uint32_t binary;
+	enum kind kind;
+	uint64_t offset;
+	uint32_t id; /* of the frame, or of the lock for KIND_DATA */
+};
+
+/* One call of symbolizer_name(). */
+struct naming {
+	struct symbolizer *s;
+	struct dict *dict;
+	const uint64_t *keys;
+	size_t n_keys;
+	uint64_t deadline;
+	struct item *items;
+	size_t n, cap;
+	int left;
+};
+
+int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
+{
+	struct symbolizer *s = new0(struct symbolizer, 1);
+
+	if (!s)
+		return -ENOMEM;
+	s->options = *o;
+	if (!s->options.cache_bytes)
+		s->options.cache_bytes = 8U << 20;
+	if (!s->options.reply_timeout_ns)
+		s->options.reply_timeout_ns = 5 * NSEC_PER_SEC;
+	if (!s->options.helper_memory)
+		s->options.helper_memory = 1U << 30;
+	s->vdso_fd = -1;
+	pthread_mutex_init(&s->lock, NULL);
+	helper_process_init(&s->helper, s->options.helper_memory);
+	answers_init(&s->answers, s->options.cache_bytes);
+	*ret = s;
+	return 0;
+}
+
+struct symbolizer *symbolizer_free(struct symbolizer *s)
+{
+	if (!s)
+		return NULL;
+	helper_process_done(&s->helper);
+	answers_done(&s->answers);
+	close_fd(s->vdso_fd);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	return NULL;
+}
+
+void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret)
+{
+	const struct counters *c = &s->counters;
+
+	*ret = (struct symbolizer_stats){
+		.requests = atomic_load(&c->requests),
+		.named = atomic_load(&c->named),
+		.unnamed = atomic_load(&c->unnamed),
+		.crashes = atomic_load(&c->crashes),
+		.timeouts = atomic_load(&c->timeouts),
+		.poisoned = atomic_load(&c->poisoned),
+		.cache_bytes = atomic_load(&c->cache_bytes),
+		.helper_pid = atomic_load(&c->helper_pid),
+	};
+}
+
+/* ---- identity and poison ----------------------------------------------------------------------- */
+
+static struct identity identify(const struct naming *n, uint32_t binary)
+{
+	const struct binary *b = &n->dict->binaries[binary];
+	const char *build_id = dict_str(n->dict, b->build_id);
+	uint64_t fields[5] = { 2, b->dev, b->ino, b->generation, b->kind };
+	XXH128_hash_t h;
+
+	if (*build_id) {
+		h = XXH3_128bits_withSeed(build_id, strlen(build_id), 1);
+	} else {
+		/* Without any identity, the registry's key is one as long as this daemon runs. */
+		if (!b->ino && binary < n->n_keys) {
+			fields[0] = 3;
+			fields[1] = n->keys[binary];
+		}
+		h = XXH3_128bits(fields, sizeof(fields));
+	}
+	return (struct identity){ { h.low64, h.high64 } };
+}
+
+static bool same(const struct identity *a, const struct identity *b)
+{
+	return a->hash[0] == b->hash[0] && a->hash[1] == b->hash[1];
+}
+
+static struct strike *find_strike(struct symbolizer *s, const struct identity *binary)
+{
+	for (size_t i = 0; i < s->n_strikes; i++)
+		if (same(&s->strikes[i].binary, binary))
+			return &s->strikes[i];
+	return NULL;
+}
+
+static bool is_poisoned(struct symbolizer *s, const struct identity *binary)
+{
+	const struct strike *k = find_strike(s, binary);
+
+	return k && k->n >= STRIKES_OUT;
+}
+
+static void strike(struct symbolizer *s, const struct identity *binary)
+{
+	struct strike *k = find_strike(s, binary);
+
+	if (!k) {
+		if (s->n_strikes < STRIKES_MAX) {
+			k = &s->strikes[s->n_strikes++];
+		} else {
+			k = &s->strikes[s->next_strike];
+			s->next_strike = (s->next_strike + 1) % STRIKES_MAX;
+			if (k->n >= STRIKES_OUT)
+				s->counters.poisoned--;
+		}
+		*k = (struct strike){ .binary = *binary };
+	}
+	if (++k->n == STRIKES_OUT)
+		s->counters.poisoned++;
+}
+
+/* ---- the helper -------------------------------------------------------------------------------- */
+
+static struct answer_key key_of(const struct identity *binary, enum kind kind, uint64_t offset)
+{
+	return (struct answer_key){ { binary->hash[0], binary->hash[1] }, offset, (uint32_t)kind, 0 };
+}
+
+static void helper_failed(struct symbolizer *s)
+{
+	if (s->pending.active)
+		strike(s, &s->pending.binary);
+	s->pending.active = false;
+	helper_process_failed(&s->helper);
+	s->counters.helper_pid = 0;
+}
+
+/* Build-ids in side-band records are cut at 20 bytes: they agree as far as both go. */
+static bool contradicts(const char *expected, const char *found)
+{
+	return *expected && *found && strncmp(expected, found, MIN(strlen(expected), strlen(found))) != 0;
+}
+
+/* What the answer says about one offset, or "" when it says nothing. */
+static void take_symbol(const struct pending *p, const Sysprofd__V1__SymbolizeResponse *m, size_t i,
+			char name[static SYMBOL_NAME_MAX], char system_name[static SYMBOL_NAME_MAX])
+{
+	const Sysprofd__V1__Symbol *y = i < m->n_symbols ? m->symbols[i] : NULL;
+
+	name[0] = system_name[0] = '\0';
+	if (!y || contradicts(p->build_id, m->build_id))
+		return;
+	/* The helper cleans names too, but a helper that was taken over might not. */
+	utf8_sanitize(name, SYMBOL_NAME_MAX, y->name, strlen(y->name));
+	utf8_sanitize(system_name, SYMBOL_NAME_MAX, y->system_name, strlen(y->system_name));
+}
+
+/* 0: the answer is in the cache; -EREMOTEIO: the file could not be parsed for want of something. */
+static int take_answer(struct symbolizer *s, const Sysprofd__V1__SymbolizeResponse *m)
+{
+	const struct pending *p = &s->pending;
+	char name[SYMBOL_NAME_MAX], system_name[SYMBOL_NAME_MAX];
+
+	switch (m->status) {
+	case SYSPROFD__V1__SYMBOLIZE_STATUS__SYMBOLIZE_STATUS_OK:
+		if (m->n_symbols != p->n)
+			return -EBADMSG;
+		break;
+	case SYSPROFD__V1__SYMBOLIZE_STATUS__SYMBOLIZE_STATUS_NOT_ELF:
+	case SYSPROFD__V1__SYMBOLIZE_STATUS__SYMBOLIZE_STATUS_DAMAGED:
+	case SYSPROFD__V1__SYMBOLIZE_STATUS__SYMBOLIZE_STATUS_TOO_LARGE:
+		if (m->n_symbols)
+			return -EBADMSG;
+		break;
+	default:
+		return -EREMOTEIO;
+	}
+	for (size_t i = 0; i < p->n; i++) {
+		struct answer_key key = key_of(&p->binary, p->kind, p->offsets[i]);
+
+		take_symbol(p, m, i, name, system_name);
+		/* Without memory the frame stays unnamed and is asked for again. */
+		(void)answers_put(&s->answers, &key, name, system_name);
+	}
+	s->counters.cache_bytes = answers_bytes(&s->answers);
+	return 0;
+}
+
+/*
+ * Waits for the answer under way and takes it into the cache. -ETIMEDOUT: the deadline came first, the
+ * request stays under way. Other errors: there will be no answer.
+ */
+static int settle(struct symbolizer *s, uint64_t deadline)
+{
+	uint64_t hung = s->pending.sent_mono_ns + s->options.reply_timeout_ns;
+	_cleanup_close_ int fd = -1;
+	ProtobufCMessage *m = NULL;
+	int r;
+
+	if (!s->pending.active)
+		return 0;
+	r = channel_receive(&s->helper.channel, &sysprofd__v1__symbolize_response__descriptor,
+			    MIN(deadline, hung), &m, &fd);
+	if (r == -ETIMEDOUT) {
+		if (mono_now_ns() < hung)
+			return r;
+		s->counters.timeouts++;
+		helper_failed(s);
+		return -EIO;
+	}
+	if (r >= 0 && ((Sysprofd__V1__SymbolizeResponse *)m)->id != s->pending.id)
+		r = -EBADMSG;
+	if (r >= 0)
+		r = take_answer(s, (Sysprofd__V1__SymbolizeResponse *)m);
+	channel_message_free(&s->helper.channel, m);
+	if (r < 0 && r != -EREMOTEIO) {
+		s->counters.crashes++;
+		helper_failed(s);
+		return -EIO;
+	}
+	if (r < 0)
+		strike(s, &s->pending.binary);
+	s->pending.active = false;
+	helper_process_answered(&s->helper);
+	return r;
+}
+
+/* Sends the request in s->pending. A helper that died idle is replaced once, at nobody's expense. */
+static int submit(struct symbolizer *s, int fd, uint64_t deadline)
+{
+	struct pending *p = &s->pending;
+	Sysprofd__V1__SymbolizeRequest m = SYSPROFD__V1__SYMBOLIZE_REQUEST__INIT;
+	int r = -EIO;
+
+	for (int attempt = 0; attempt < 2; attempt++) {
+		r = helper_process_ensure(&s->helper, deadline);
+		if (r < 0)
+			return r;
+		s->counters.helper_pid = s->helper.pid;
+		p->sent_mono_ns = mono_now_ns();
+		m.id = p->id = ++s->last_id;
+		m.kind = (Sysprofd__V1__SymbolKind)p->kind;
+		m.n_offsets = p->n;
+		m.offsets = p->offsets;
+		r = channel_send(&s->helper.channel, &m.base, fd,
+				 p->sent_mono_ns + s->options.reply_timeout_ns);
+		if (r >= 0) {
+			s->counters.requests++;
+			p->active = true;
+			return 0;
+		}
+		helper_failed(s);
+	}
+	return r;
+}
+
+/* ---- naming ------------------------------------------------------------------------------------ */
+
+static bool is_wanted(const struct dict *d, uint32_t binary)
+{
+	uint32_t kind;
+
+	if (!binary || binary >= d->n_binaries)
+		return false;
+	kind = d->binaries[binary].kind;
+	return kind == BINARY_ELF || kind == BINARY_VDSO;
+}
+
+static bool apply(struct naming *n, const struct item *i, const char *name, const char *system_name)
+{
+	int64_t id = dict_string(n->dict, name), system_id = 0;
+
+	if (i->kind == KIND_CODE)
+		system_id = dict_string(n->dict, system_name);
+	if (id < 0 || system_id < 0)
+		return false;
+	if (i->kind == KIND_CODE) {
+		n->dict->frames[i->id].name = (uint32_t)id;
+		n->dict->frames[i->id].system_name = (uint32_t)system_id;
+		n->dict->frames[i->id].flags |= FRAME_NAMED;
+	} else {
+		n->dict->locks[i->id].name = (uint32_t)id;
+		n->dict->locks[i->id].flags |= LOCK_NAMED;
+	}
+	if (*name)
+		n->s->counters.named++;
+	else
+		n->s->counters.unnamed++;
+	return true;
+}
+
+static bool apply_cached(struct naming *n, const struct item *i, const struct identity *binary)
+{
+	struct answer_key key = key_of(binary, i->kind, i->offset);
+	const char *name, *system_name;
+
+	return answers_get(&n->s->answers, &key, &name, &system_name) &&
+	       apply(n, i, name, system_name);
+}
+
+static void consider(struct naming *n, uint32_t binary, enum kind kind, uint64_t offset, uint32_t id)
+{
+	struct item i = { binary, kind, offset, id };
+	struct identity identity;
+
+	if (!is_wanted(n->dict, binary))
+		return;
+	identity = identify(n, binary);
+	if (apply_cached(n, &i, &identity))
+		return;
+	if (ARRAY_GROW(n->items, n->cap, n->n + 1) < 0)
+		n->left++;
+	else
+		n->items[n->n++] = i;
+}
+
+static int compare_items(const void *a, const void *b)
+{
+	const struct item *x = a, *y = b;
+
+	if (x->binary != y->binary)
+		return x->binary < y->binary ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static void collect(struct naming *n)
+{
+	struct dict *d = n->dict;
+
+	for (size_t i = 1; i < d->n_frames; i++)
+		if (d->frames[i].kind == FRAME_NATIVE && !(d->frames[i].flags & FRAME_NAMED))
+			consider(n, d->frames[i].binary, KIND_CODE, d->frames[i].offset, (uint32_t)i);
+	for (size_t i = 1; i < d->n_locks; i++)
+		if (!(d->locks[i].flags & LOCK_NAMED))
+			consider(n, d->locks[i].binary, KIND_DATA, d->locks[i].offset, (uint32_t)i);
+	if (n->n)
+		qsort(n->items, n->n, sizeof(*n->items), compare_items);
+}
+
+/* A regular file opened for reading, or -errno. The lock is not held meanwhile. */
+static int open_binary(struct naming *n, uint32_t binary)
+{
+	struct symbolizer *s = n->s;
+	struct stat st;
+	int fd;
+
+	if (n->dict->binaries[binary].kind == BINARY_VDSO) {
+		if (s->vdso_fd < 0)
+			s->vdso_fd = vdso_open();
+		return s->vdso_fd < 0 ? s->vdso_fd : fcntl(s->vdso_fd, F_DUPFD_CLOEXEC, 3);
+	}
+	if (binary >= n->n_keys || !n->keys[binary] || !s->options.open_binary)
+		return -ENOENT;
+	pthread_mutex_unlock(&s->lock);
+	fd = s->options.open_binary(s->options.open_ctx, n->keys[binary]);
+	pthread_mutex_lock(&s->lock);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close_fd(fd);
+		return -EINVAL;
+	}
+	return fd;
+}
+
+/* The next batch of distinct offsets of items[0..n_items); returns how many items it covers. */
+static size_t fill(struct pending *p, const struct item *items, size_t n_items)
+{
+	size_t i;
+
+	p->n = 0;
+	for (i = 0; i < n_items; i++) {
+		if (p->n && p->offsets[p->n - 1] == items[i].offset)
+			continue;
+		if (p->n == HELPER_OFFSETS_MAX)
+			break;
+		p->offsets[p->n++] = items[i].offset;
+	}
+	return i;
+}
+
+/* Asks for a batch and names its items from the answer. Returns how many items were dealt with. */
+static size_t name_batch(struct naming *n, const struct identity *identity, const struct item *items,
+			 size_t n_items, int *ret_error)
+{
+	struct symbolizer *s = n->s;
+	struct pending *p = &s->pending;
+	_cleanup_close_ int fd = -1;
+	size_t taken = n_items;
+	int r;
+
+	*ret_error = 0;
+	if (is_poisoned(s, identity)) {
+		for (size_t i = 0; i < n_items; i++)
+			n->left += !apply(n, &items[i], "", "");
+		return n_items;
+	}
+	r = fd = mono_now_ns() < n->deadline ? open_binary(n, items[0].binary) : -ETIMEDOUT;
+	/* Another caller may have left a request under way while the lock was not held. */
+	if (r >= 0)
+		r = settle(s, n->deadline);
+	if (r != -ETIMEDOUT && fd >= 0) {
+		p->binary = *identity;
+		p->kind = items[0].kind;
+		snprintf(p->build_id, sizeof(p->build_id), "%s",
+			 dict_str(n->dict, n->dict->binaries[items[0].binary].build_id));
+		taken = fill(p, items, n_items);
+		r = submit(s, fd, n->deadline);
+		if (r >= 0)
+			r = settle(s, n->deadline);
+	}
+	*ret_error = r;
+	for (size_t i = 0; i < taken; i++)
+		n->left += !(r >= 0 && apply_cached(n, &items[i], identity));
+	return taken;
+}
+
+/* All items of one binary and kind. */
+static void name_group(struct naming *n, const struct item *items, size_t n_items)
+{
+	struct identity identity = identify(n, items[0].binary);
+	int r = 0;
+
+	for (size_t i = 0; i < n_items;) {
+		i += name_batch(n, &identity, items + i, n_items - i, &r);
+		if (r < 0) {
+			/* Not again in this call: it may be what kills the helper. */
+			n->left += (int)(n_items - i);
+			return;
+		}
+	}
+}
+
+int symbolizer_name(struct symbolizer *s, struct dict *d, const uint64_t *keys, size_t n_keys,
+		    uint64_t deadline_mono_ns)
+{
+	struct naming n = {
+		.s = s,
+		.dict = d,
+		.keys = keys,
+		.n_keys = n_keys,
+		.deadline = deadline_mono_ns,
+	};
+
+	pthread_mutex_lock(&s->lock);
+	(void)settle(s, n.deadline);
+	collect(&n);
+	for (size_t i = 0, j; i < n.n; i = j) {
+		for (j = i + 1; j < n.n && n.items[j].binary == n.items[i].binary &&
+				n.items[j].kind == n.items[i].kind;
+		     j++)
+			;
+		name_group(&n, n.items + i, j - i);
+	}
+	pthread_mutex_unlock(&s->lock);
+	free(n.items);
+	return n.left;
+}
