@@ -8,7 +8,10 @@
 /* Last: it defines macros of ours again. */
 #include <libiberty/demangle.h>
 
-/* The demangler keeps an array of components per input byte on the stack: 4 KiB of name cost about 400 KiB. */
+/*
+ * The C++ demangler goes as deep as the name is long, some 500 bytes of stack a byte at worst, and gives up
+ * above 1 KiB unless told not to: names of templates are longer.
+ */
 #define MANGLED_MAX 4096
 
 static bool is_digit(char c)
@@ -46,12 +49,29 @@ static bool is_clone_suffix(const char *s, size_t len)
 	return false;
 }
 
+/* What is not a function of that name, but belongs to it: kept, behind the readable name. */
+static const char *kept_suffix(const char *name)
+{
+	static const char *const suffixes[] = { "@plt", ".resolver" };
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+		size_t n = strlen(suffixes[i]);
+
+		if (len > n && streq(name + len - n, suffixes[i]))
+			return name + len - n;
+	}
+	return "";
+}
+
 size_t symbol_base_length(const char *name)
 {
-	size_t len = strcspn(name, "@");
+	const char *kept = kept_suffix(name);
+	size_t len = *kept ? (size_t)(kept - name) : strlen(name);
+	const char *version = memchr(name, '@', len);
 
-	if (!len)
-		return strlen(name);
+	if (version && version != name)
+		len = (size_t)(version - name);
 	for (;;) {
 		size_t dot = len, word;
 
@@ -108,7 +128,8 @@ static bool demangle(const char *mangled, struct output *o)
 			return true;
 	o->len = 0;
 	if (strncmp(mangled, "_Z", 2) == 0)
-		return cplus_demangle_v3_callback(mangled, options, collect, o) && o->len;
+		return cplus_demangle_v3_callback(mangled, options | DMGL_NO_RECURSE_LIMIT, collect, o) &&
+		       o->len;
 	return false;
 }
 
@@ -132,12 +153,11 @@ static void present(const char *s, size_t len, char ret[static SYMBOL_NAME_MAX])
 
 void symbol_readable_name(const char *system_name, char ret[static SYMBOL_NAME_MAX])
 {
-	size_t len = symbol_base_length(system_name);
+	size_t len = symbol_base_length(system_name), n;
 	struct output o;
 	const char *s = system_name;
 
-	if (len <= MANGLED_MAX && system_name[0] == '_' &&
-	    (system_name[1] == 'Z' || system_name[1] == 'R')) {
+	if (len <= MANGLED_MAX && (str_skip_prefix(s, "_Z") || str_skip_prefix(s, "_R"))) {
 		char mangled[MANGLED_MAX + 1];
 
 		memcpy(mangled, system_name, len);
@@ -148,6 +168,8 @@ void symbol_readable_name(const char *system_name, char ret[static SYMBOL_NAME_M
 		}
 	}
 	present(s, len, ret);
+	n = strlen(ret);
+	snprintf(ret + n, SYMBOL_NAME_MAX - n, "%s", kept_suffix(system_name));
 }
 
 void symbol_plain_name(const char *system_name, char ret[static SYMBOL_NAME_MAX])

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "base/utf8.h"
+#include "symbol/demangle.h"
+
+static void readable_names(void **state)
+{
+	static const struct {
+		const char *system_name, *name;
+	} cases[] = {
+		{ "main", "main" },
+		{ "", "" },
+		{ "hotc.cold", "hotc" },
+		{ "hotc.cold.12", "hotc" },
+		{ "work.isra.0.part.3.cold", "work" },
+		{ "f.constprop.0", "f" },
+		{ "f.lto_priv.4", "f" },
+		{ "f.llvm.1234567890abcdef", "f" },
+		{ "memcpy.resolver", "memcpy.resolver" },
+		{ "callee@plt", "callee@plt" },
+		{ "_ZN2ns5Class6methodEi@plt", "ns::Class::method(int)@plt" },
+		{ "@plt", "@plt" },
+		{ "memcpy@@GLIBC_2.14", "memcpy" },
+		{ "nested.1234", "nested.1234" }, /* gcc's nested functions are functions */
+		{ "cold", "cold" },
+		{ ".cold", ".cold" },
+		{ "x.colder", "x.colder" },
+		{ "x.part.", "x.part." },
+		/* C++ */
+		{ "_ZN2ns5Class6methodEi", "ns::Class::method(int)" },
+		{ "_ZN2ns5Class6methodEi.cold", "ns::Class::method(int)" },
+		{ "_ZN12_GLOBAL__N_14workEv", "(anonymous namespace)::work()" },
+		{ "_ZSt4sortIPiEvT_S1_", "void std::sort<int*>(int*, int*)" },
+		/* Rust, both manglings; the hash of the old one changes with every build */
+		{ "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad" },
+		{ "_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h930b740aa94f1d3aE",
+		  "<Test + 'static as foo::Bar<Test>>::bar" },
+		{ "_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function" },
+		{ "_RNvXs5_NtCsd4VYFwevHkG_4core3fmtRDNtB5_5DebugEL_B5_3fmt", NULL },
+		/* Not mangled, or mangled wrongly */
+		{ "_Z", "_Z" },
+		{ "_ZN", "_ZN" },
+		{ "_R", "_R" },
+		{ "_Z3fo", "_Z3fo" },
+		{ "_Zzz_is_mine", "_Zzz_is_mine" },
+		/* Bytes of any kind */
+		{ "a\nb\x1b[31m\xff", "a?b?[31m\xef\xbf\xbd" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char name[SYMBOL_NAME_MAX];
+
+		symbol_readable_name(cases[i].system_name, name);
+		assert_true(utf8_valid(name, strlen(name)));
+		if (cases[i].name)
+			assert_string_equal(name, cases[i].name);
+	}
+}
+
+static void output_is_bounded(void **state)
+{
+	char mangled[8192], name[SYMBOL_NAME_MAX];
+	size_t n;
+
+	/* Parameters A<int, int>, B<A, A>, C<B, B>, ... double what is printed with each: 2^26 in the end. */
+	n = (size_t)sprintf(mangled, "_Z1f1AIiiE");
+	for (int i = 1; i < 26; i++) {
+		int earlier = 2 * i - 1; /* S_ is A, S0_ A<int, int>, S1_ B, S2_ B<A, A>, ... in base 36 */
+		char seq[4] = {};
+
+		earlier--;
+		if (earlier >= 36)
+			seq[0] = (char)('0' + earlier / 36);
+		seq[strlen(seq)] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[earlier % 36];
+		n += (size_t)sprintf(mangled + n, "1%cIS%s_S%s_E", 'A' + i, seq, seq);
+	}
+	symbol_readable_name(mangled, name);
+	assert_int_equal(strncmp(name, "f(A<int, int>, B<A<int, int>, A<int, int> >, C<B<A", 50), 0);
+	assert_string_equal(name + strlen(name) - 3, "...");
+
+	/* Longer than any name: taken as it is, cut. */
+	memset(mangled, 'a', sizeof(mangled) - 1);
+	mangled[sizeof(mangled) - 1] = '\0';
+	symbol_readable_name(mangled, name);
+	assert_int_equal(strlen(name), SYMBOL_NAME_MAX - 1);
+	assert_string_equal(name + SYMBOL_NAME_MAX - 4, "...");
+
+	memcpy(mangled, "_ZN", 3);
+	symbol_readable_name(mangled, name);
+	assert_int_equal(strncmp(name, "_ZNaaa", 6), 0);
+
+	/* A valid one whose readable form is too long. */
+	n = (size_t)sprintf(mangled, "_ZN");
+	for (int i = 0; i < 200; i++)
+		n += (size_t)sprintf(mangled + n, "9abcdefghi");
+	sprintf(mangled + n, "1fEv");
+	symbol_readable_name(mangled, name);
+	assert_int_equal(strncmp(name, "abcdefghi::abcdefghi::", 22), 0);
+	assert_string_equal(name + strlen(name) - 3, "...");
+
+	/* Deep nesting must not run out of stack. */
+	n = (size_t)sprintf(mangled, "_Z1f");
+	memset(mangled + n, 'P', 4000);
+	sprintf(mangled + n + 4000, "i");
+	symbol_readable_name(mangled, name);
+	n = (size_t)sprintf(mangled, "_RNvC1c1f");
+	memset(mangled + 2, 'I', 4000);
+	symbol_readable_name(mangled, name);
+}
+
+/* Random bytes behind the prefixes that the demanglers look at. */
+static void random_input(void **state)
+{
+	static const char alphabet[] = "NSTIEKRCvXiPsh_0123456789abcdefghLDFyGQZ.$";
+	static const char *const prefixes[] = { "_Z", "_ZN", "_R", "_RNv", "_RI" };
+	char mangled[256], name[SYMBOL_NAME_MAX];
+	uint64_t seed = 88172645463325252ULL;
+
+	for (int round = 0; round < 200000; round++) {
+		size_t n = (size_t)sprintf(mangled, "%s", prefixes[round % 5]), len;
+
+		seed ^= seed << 13;
+		seed ^= seed >> 7;
+		seed ^= seed << 17;
+		for (len = n + seed % 60; n < len; n++) {
+			seed ^= seed << 13;
+			seed ^= seed >> 7;
+			seed ^= seed << 17;
+			mangled[n] = alphabet[seed % (sizeof(alphabet) - 1)];
+		}
+		mangled[n] = '\0';
+		symbol_readable_name(mangled, name);
+		assert_true(utf8_valid(name, strlen(name)));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(readable_names),
+		cmocka_unit_test(output_is_bounded),
+		cmocka_unit_test(random_input),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
