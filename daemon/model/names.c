@@ -228,16 +228,22 @@ const char *lock_text(const struct dict *d, uint32_t lock, char *buf, size_t siz
 	return buf;
 }
 
+/* The escapes of folded text: see export_folded(). */
 static void frame_add(const struct dict *d, uint32_t frame, struct strbuf *out)
 {
 	const struct frame *f = frame < d->n_frames ? &d->frames[frame] : &d->frames[0];
-	size_t from = out->len;
+	const char *name;
 	char buf[512];
 
-	strbuf_puts(out, f->name ? dict_str(d, f->name) : frame_text(d, frame, buf, sizeof(buf)));
-	for (size_t i = from; i < out->len; i++)
-		if (out->data[i] == ';')
-			out->data[i] = ':';
+	name = f->name ? dict_str(d, f->name) : frame_text(d, frame, buf, sizeof(buf));
+	while (*name) {
+		size_t n = strcspn(name, ";\\");
+
+		strbuf_add(out, name, n);
+		name += n;
+		if (*name)
+			strbuf_puts(out, *name++ == ';' ? "\\x3b" : "\\\\");
+	}
 }
 
 void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out)

@@ -200,7 +200,7 @@ int64_t dict_map_lock(struct dict_map *m, uint32_t id);
  */
 const char *frame_text(const struct dict *d, uint32_t frame, char *buf, size_t size);
 const char *lock_text(const struct dict *d, uint32_t lock, char *buf, size_t size);
-/* A stack as "root;...;leaf", appended. A ';' inside a name becomes ':', so that names stay apart. */
+/* A stack as "root;...;leaf", appended; a ';' inside a name is \x3b and a backslash is doubled. */
 void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 
 /* ---- samples ----------------------------------------------------------------------------------- */

@@ -316,7 +316,7 @@ bool lens_series(struct lens *l, uint32_t series)
 	return *v & ACCEPTED;
 }
 
-const char *frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size)
+const char *query_frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size)
 {
 	if (frame < d->n_frames && d->frames[frame].name)
 		return dict_str(d, d->frames[frame].name);
@@ -331,7 +331,7 @@ static uint8_t frame_verdict(const struct lens *l, uint32_t id)
 	uint8_t v = KNOWN;
 	char buf[TEXT_MAX];
 
-	match_key(l->m, FILTER_FUNCTION, frame_name(d, id, buf, sizeof(buf)),
+	match_key(l->m, FILTER_FUNCTION, query_frame_name(d, id, buf, sizeof(buf)),
 		  f->system_name ? dict_str(d, f->system_name) : NULL, &matched, &denied);
 	v |= (matched ? FUNCTION_MATCHED : 0) | (denied ? FUNCTION_DENIED : 0);
 	if (f->binary == 0 || f->binary >= d->n_binaries)

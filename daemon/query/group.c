@@ -402,7 +402,7 @@ static void frame_names(const struct grouping *gr, uint32_t frame, struct strbuf
 	else if (gr->facet.kind == FACET_BINARY && *in)
 		strbuf_puts(name, in);
 	else
-		strbuf_puts(name, frame_name(d, frame, buf, sizeof(buf)));
+		strbuf_puts(name, query_frame_name(d, frame, buf, sizeof(buf)));
 	strbuf_puts(binary, in);
 }
 

@@ -67,7 +67,7 @@ bool lens_state(struct lens *l, uint32_t key);
 bool lens_lock(struct lens *l, uint32_t lock);
 
 /* The name of a frame as people read it; buf is used when it must be made. */
-const char *frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size);
+const char *query_frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size);
 
 /* ---- scan ------------------------------------------------------------------------------------------ */
 
