@@ -4,6 +4,7 @@
 B ?= build
 PREFIX ?= /usr
 DESTDIR ?=
+UNITDIR ?= $(PREFIX)/lib/systemd/system
 SAN ?=
 CC = gcc
 CLANG ?= clang
@@ -24,7 +25,7 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
 	-Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare
 CFLAGS ?= -O2 -g
 # The compiler may be asked for the installed packages only when something is to be compiled.
-ifneq ($(filter-out deps help clean,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps run check check-kernels bench help clean format,$(or $(MAKECMDGOALS),all)),)
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null) -liberty -lm
 endif
@@ -117,12 +118,74 @@ $(B)/tests/workload/%: tests/workload/%.c $(wildcard tests/workload/*.h)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -fno-omit-frame-pointer \
 		-mno-omit-leaf-frame-pointer -fno-optimize-sibling-calls -pthread -o $@ $<
 
-.PHONY: unit benches workloads clean
+$(B)/tests/demo/demo: tests/demo/demo.c
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-parameter -O1 -g -fno-omit-frame-pointer \
+		-mno-omit-leaf-frame-pointer -fno-optimize-sibling-calls -pthread -o $@ $<
+
+# ---- what people call ----------------------------------------------------------------------------
+
+# Packages come first, then a make of its own: what is installed decides how the rest is built.
+.PHONY: deps run check check-kernels bench unit benches workloads install format lint clean help
+deps:
+	@packaging/deps.sh
+
+run:
+	@packaging/deps.sh
+	@$(MAKE) --no-print-directory all $(B)/tests/demo/demo
+	@tests/demo/run.sh $(B)
+
+check:
+	@packaging/deps.sh test
+	@$(MAKE) --no-print-directory all unit workloads benches
+	@tests/check.sh $(B)
+
+check-kernels:
+	@packaging/deps.sh test
+	@$(MAKE) --no-print-directory all
+	@tests/kernels/run.sh $(B)
+
+bench:
+	@packaging/deps.sh test
+	@$(MAKE) --no-print-directory all benches workloads
+	@tests/bench/run.sh $(B)
+
 unit: $(UNIT)
 benches: $(BENCHES)
 workloads: $(WORKLOADS)
 
+install: all
+	install -D -m 755 $(B)/sysprofd $(DESTDIR)$(PREFIX)/sbin/sysprofd
+	install -D -m 755 $(B)/sysprofctl $(DESTDIR)$(PREFIX)/bin/sysprofctl
+	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)/etc/sysprofd/sysprofd.conf.d
+	sed 's,/usr/sbin/sysprofd,$(PREFIX)/sbin/sysprofd,' sysprofd.service > $(DESTDIR)$(UNITDIR)/sysprofd.service
+	install -m 644 packaging/sysprofd.socket $(DESTDIR)$(UNITDIR)/sysprofd.socket
+	$(B)/sysprofd --print-config > $(DESTDIR)/etc/sysprofd/sysprofd.conf.example
+
+SOURCES = $(wildcard daemon/*.[ch] daemon/*/*.[ch] bpf/*.[ch] tests/*/*.[ch])
+format:
+	clang-format -i $(SOURCES)
+
+# Everything that looks at the sources without running them.
+lint: $(GEN_H)
+	clang-format --dry-run -Werror $(SOURCES)
+	tests/lint/layers.sh && tests/lint/names.sh
+	clang-tidy --quiet $(wildcard daemon/*.c daemon/*/*.c) -- $(filter-out -W% -fstack%,$(ALL_CFLAGS))
+
 clean:
 	rm -rf $(B)
 
--include $(LIB_O:.o=.d) $(UNIT:=.d) $(B)/daemon/main.d $(B)/daemon/ctl/main.d
+help:
+	@echo 'make               build build/sysprofd and build/sysprofctl (no root)'
+	@echo 'make deps          install the packages that the build needs (root)'
+	@echo 'make run           install, build, record this host for 20 s, show the answers (root)'
+	@echo 'make check         install, build, run every test, other kernels included (root)'
+	@echo 'make check-kernels boot other kernels in the emulator and record there'
+	@echo 'make bench         print what sysprofd costs'
+	@echo 'make install       DESTDIR= PREFIX=/usr'
+	@echo 'make format, lint  source formatting and checks'
+	@echo 'Variables: V=1 shows commands, B=dir builds elsewhere, SAN=address,undefined builds with sanitizers,'
+	@echo '           ONLY=test-x* runs a part of the tests'
+
+-include $(LIB_O:.o=.d) $(UNIT:=.d) $(BENCHES:=.d) $(B)/daemon/main.d $(B)/daemon/ctl/main.d
