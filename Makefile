@@ -115,7 +115,7 @@ $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
 $(B)/tests/workload/%: tests/workload/%.c $(wildcard tests/workload/*.h)
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -fno-omit-frame-pointer \
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-parameter -O1 -g -fno-omit-frame-pointer \
 		-mno-omit-leaf-frame-pointer -fno-optimize-sibling-calls -pthread -o $@ $<
 
 $(B)/tests/demo/demo: tests/demo/demo.c

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""End-to-end tests: a real daemon on the real kernel, asked by the real sysprofctl.
+
+A test file defines functions test_*(t) and ends with main(__name__). Each gets a Daemon factory and helpers
+through `t`. Output is TAP. Raise Skip(reason) where the host cannot do it.
+"""
+import contextlib
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(HERE, "../../build")))
+SYSPROFD = os.path.join(BUILD, "sysprofd")
+SYSPROFCTL = os.path.join(BUILD, "sysprofctl")
+
+
+class Skip(Exception):
+    pass
+
+
+def workload(name):
+    return os.path.join(BUILD, "tests/workload", name)
+
+
+class Daemon:
+    """sysprofd with short buckets, a state directory and a socket of its own."""
+
+    def __init__(self, directory, config=None, start=True, env=None):
+        self.directory = directory
+        self.socket = os.path.join(directory, "api.sock")
+        self.state = os.path.join(directory, "state")
+        self.log_path = os.path.join(directory, "log")
+        self.config = {"collect": {"bucket": "1s", "slice": "1s"}}
+        for section, values in (config or {}).items():
+            self.config.setdefault(section, {}).update(values)
+        self.env = env
+        self.process = None
+        if start:
+            self.start()
+
+    def write_config(self):
+        path = os.path.join(self.directory, "sysprofd.conf")
+        with open(path, "w") as f:
+            for section, values in self.config.items():
+                f.write(f"[{section}]\n")
+                for key, value in values.items():
+                    f.write(f"{key}={value}\n")
+        return path
+
+    def start(self, timeout=20):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.socket)
+        log = open(self.log_path, "a")
+        self.process = subprocess.Popen(
+            [SYSPROFD, "--config", self.write_config(), "--state-directory", self.state,
+             "--socket", self.socket], stderr=log, stdin=subprocess.DEVNULL, env=self.env)
+        log.close()
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            if os.path.exists(self.socket):
+                return self
+            if self.process.poll() is not None:
+                raise AssertionError("sysprofd ended: " + self.log())
+            time.sleep(0.02)
+        raise AssertionError("sysprofd does not listen: " + self.log())
+
+    def stop(self, sig=signal.SIGTERM, timeout=20):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(sig)
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise AssertionError("sysprofd did not end in time: " + self.log())
+        return self.process.returncode if self.process else None
+
+    def log(self):
+        with open(self.log_path) as f:
+            return f.read()
+
+    def ctl(self, *args, check=True, timeout=60):
+        r = subprocess.run([SYSPROFCTL, "--socket", self.socket, *map(str, args)],
+                           capture_output=True, timeout=timeout)
+        if check and r.returncode != 0:
+            raise AssertionError(f"sysprofctl {args}: {r.returncode}: {r.stderr.decode()}\n{self.log()[-2000:]}")
+        return r
+
+    def top(self, *args, n=10000, **kw):
+        return json.loads(self.ctl("top", "--format", "json", "-n", n, *args, **kw).stdout)
+
+    def status(self):
+        return json.loads(self.ctl("status", "--format", "json").stdout)
+
+
+class Test:
+    def __init__(self, directory):
+        self.directory = directory
+        self.daemons = []
+        self.processes = []
+
+    def daemon(self, config=None, **kw):
+        d = os.path.join(self.directory, f"d{len(self.daemons)}")
+        os.mkdir(d)
+        self.daemons.append(Daemon(d, config, **kw))
+        return self.daemons[-1]
+
+    def spawn(self, *args, **kw):
+        p = subprocess.Popen(list(map(str, args)), stdout=subprocess.PIPE, **kw)
+        self.processes.append(p)
+        return p
+
+    def run(self, *args, timeout=120, **kw):
+        """Runs a workload to its end and returns the JSON object that it prints: its truth."""
+        r = subprocess.run(list(map(str, args)), stdout=subprocess.PIPE, timeout=timeout, check=True, **kw)
+        return json.loads(r.stdout)
+
+    def finish(self, p, timeout=120):
+        out, _ = p.communicate(timeout=timeout)
+        assert p.returncode == 0, f"workload ended with {p.returncode}"
+        return json.loads(out)
+
+    def cleanup(self):
+        for p in self.processes:
+            if p.poll() is None:
+                p.kill()
+                p.wait()
+        for d in self.daemons:
+            if d.process and d.process.poll() is None:
+                d.process.send_signal(signal.SIGCONT)
+                d.process.kill()
+                d.process.wait()
+
+
+def binomial_bound(p, n):
+    """Half width around p of 99.99 % of sampled shares (normal quantile 3.89)."""
+    return 3.89 * math.sqrt(p * (1 - p) / n) + 1 / n
+
+
+def rows_by_name(answer):
+    return {r["name"]: r for r in answer["rows"]}
+
+
+def main(name):
+    if name != "__main__":
+        return
+    module = sys.modules["__main__"]
+    only = sys.argv[1:] or None
+    tests = [(k, v) for k, v in vars(module).items()
+             if k.startswith("test_") and callable(v) and (not only or k in only)]
+    print(f"1..{len(tests)}")
+    bad = 0
+    for i, (k, fn) in enumerate(tests, 1):
+        directory = tempfile.mkdtemp(prefix="sysprofd-e2e-")
+        t = Test(directory)
+        try:
+            fn(t)
+            print(f"ok {i} - {k}", flush=True)
+        except Skip as e:
+            print(f"ok {i} - {k} # SKIP {e}", flush=True)
+        except Exception:  # noqa: BLE001 - any failure is the test's
+            bad += 1
+            for line in traceback.format_exc().splitlines():
+                print("# " + line)
+            for d in t.daemons:
+                with contextlib.suppress(OSError):
+                    for line in d.log().splitlines()[-20:]:
+                        print("# log: " + line)
+            print(f"not ok {i} - {k}", flush=True)
+        finally:
+            t.cleanup()
+            subprocess.run(["umount", "-l", os.path.join(directory, "mnt")], capture_output=True)
+            shutil.rmtree(directory, ignore_errors=True)
+    sys.exit(bad != 0)

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A lock of our own on raw futexes, two contenders, R rounds (futexes R): each wait that returned 0 after sleeping
+ * is counted and stamped. Then 1,000 waits on a changed value (EAGAIN: no waits), 5 that time out after 20 ms.
+ * {"pid", "waits", "wait_ns", "again", "timeouts"}.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "truth.h"
+
+_Atomic uint32_t contended_lock;
+static _Atomic uint32_t idle_word;
+static _Atomic uint64_t waits, wait_ns, again;
+static long rounds;
+
+static __attribute__((noinline)) void lock_wait(void)
+{
+	uint64_t begin = mono_ns();
+
+	if (syscall(SYS_futex, &contended_lock, FUTEX_WAIT_PRIVATE, 2, NULL) == 0) {
+		waits++;
+		wait_ns += mono_ns() - begin;
+	} else {
+		again++;
+	}
+}
+
+static __attribute__((noinline)) void take_lock(void)
+{
+	uint32_t c = 0;
+
+	if (atomic_compare_exchange_strong(&contended_lock, &c, 1))
+		return;
+	do {
+		if (c == 2 || atomic_exchange(&contended_lock, 2) != 0)
+			lock_wait();
+	} while ((c = atomic_exchange(&contended_lock, 2)) != 0);
+}
+
+static void release_lock(void)
+{
+	if (atomic_exchange(&contended_lock, 0) == 2)
+		syscall(SYS_futex, &contended_lock, FUTEX_WAKE_PRIVATE, 1);
+}
+
+static void *contender(void *arg)
+{
+	for (long i = 0; i < rounds; i++) {
+		take_lock();
+		usleep(2000);
+		release_lock();
+		usleep(100);
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	struct timespec timeout = { .tv_nsec = 20000000 };
+	int timeouts = 0;
+	pthread_t t;
+
+	rounds = argc > 1 ? atol(argv[1]) : 100;
+	if (pthread_create(&t, NULL, contender, NULL))
+		return 1;
+	contender(NULL);
+	pthread_join(t, NULL);
+	for (int i = 0; i < 1000; i++)
+		if (syscall(SYS_futex, &idle_word, FUTEX_WAIT_PRIVATE, 7, NULL) < 0 &&
+		    errno == EAGAIN)
+			again++;
+	for (int i = 0; i < 5; i++)
+		if (syscall(SYS_futex, &idle_word, FUTEX_WAIT_PRIVATE, 0, &timeout) < 0 &&
+		    errno == ETIMEDOUT)
+			timeouts++;
+	printf("{\"pid\": %d, \"waits\": %lu, \"wait_ns\": %lu, \"again\": %lu, \"timeouts\": "
+	       "%d}\n",
+	       getpid(), waits, wait_ns, again, timeouts);
+	return 0;
+}
