@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <stdio.h>
-#include <sys/stat.h>
 
-#include "base/io.h"
 #include "symbol/demangle.h"
 #include "symbol/elf-internal.h"
 
