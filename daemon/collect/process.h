@@ -13,7 +13,9 @@
 
 struct process_options {
 	const char *proc; /* "/proc" */
-	uint32_t max_processes; /* 65,536: the oldest exited, then the least recently sampled, is dropped */
+	const char *pods; /* directory of pod logs; NULL: /var/log/pods */
+	uint32_t
+		max_processes; /* 65,536: the oldest exited, then the least recently sampled, is dropped */
 	uint32_t max_mappings; /* per process: 4,096 executable mappings */
 	uint32_t max_fds; /* descriptors of binaries kept open: 512 */
 	bool side_band; /* false in unit tests */
@@ -60,6 +62,9 @@ struct process_labels {
 struct process;
 
 /*
+ * A struct process and all texts that it gives stay valid until the next process_table_poll() or
+ * process_table_expire().
+ *
  * The process, created from /proc (or, when it is gone, from what its parent and side-band records told) if
  * it was not known. NULL only without memory. `mono_ns` is the time of the sample: it chooses the image.
  */

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "collect/opener.h"
+#include "collect/procfs.h"
+
+#define MOUNTINFO_LIMIT (4 << 20)
+#define FILESYSTEM_TTL_NS (10 * NSEC_PER_SEC)
+/* Threads that wait for a filesystem that does not answer; each costs a small stack. */
+#define STUCK_MAX 4
+/* Where notes lie: behind the program headers, or at the end when a tool moved them. */
+#define NOTE_SCAN 65536
+
+/* ---- filesystems ---------------------------------------------------------------------------------------- */
+
+static bool type_is_prompt(const char *type, size_t len)
+{
+	/* Answered by another machine or another process. autofs: its mount point waits for a mount. */
+	static const char *const slow[] = { "fuse",	"fuseblk", "nfs",      "nfs4",	 "cifs",
+					    "smb3",	"smbfs",   "9p",       "ceph",	 "afs",
+					    "coda",	"lustre",  "virtiofs", "beegfs", "gpfs",
+					    "orangefs", "pvfs2",   "ocfs2",    "gfs2",	 "autofs",
+					    "ncpfs",	"vboxsf",  "prl_fs" };
+
+	if (len > 5 && memcmp(type, "fuse.", 5) == 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(slow); i++)
+		if (strlen(slow[i]) == len && memcmp(slow[i], type, len) == 0)
+			return false;
+	return true;
+}
+
+bool mountinfo_match(const char *line, uint64_t dev, bool *ret_prompt)
+{
+	unsigned maj, min;
+	const char *type;
+
+	/* "36 35 98:0 /root /mount options [optional fields] - type source options": blanks are escaped. */
+	if (sscanf(line, "%*u %*u %u:%u", &maj, &min) != 2 || makedev(maj, min) != dev)
+		return false;
+	type = strstr(line, " - ");
+	if (!type)
+		return false;
+	type += 3;
+	*ret_prompt = type_is_prompt(type, strcspn(type, " \n"));
+	return true;
+}
+
+/* 1 prompt, 0 not, -ENOENT: no such device there. */
+static int look_up_device(int pid_fd, uint64_t dev)
+{
+	_cleanup_(strbuf_done) struct strbuf text = {};
+	int r = read_file_at(pid_fd, "mountinfo", MOUNTINFO_LIMIT, &text);
+	char *save = NULL;
+
+	if (r < 0)
+		return r;
+	if (!text.data)
+		return -ENOENT;
+	for (char *line = strtok_r(text.data, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		bool prompt;
+
+		if (mountinfo_match(line, dev, &prompt))
+			return prompt;
+	}
+	return -ENOENT;
+}
+
+void filesystems_init(struct filesystems *fs)
+{
+	_cleanup_close_ int fd = memfd_create("sysprofd", MFD_CLOEXEC);
+	struct stat st;
+
+	*fs = (struct filesystems){};
+	if (fd >= 0 && fstat(fd, &st) == 0)
+		fs->memory_dev = st.st_dev;
+}
+
+bool filesystem_is_prompt(struct filesystems *fs, int pid_fd, uint64_t dev, uint64_t mono_ns)
+{
+	struct filesystem *f = NULL;
+	int r;
+
+	for (size_t i = 0; i < fs->n; i++) {
+		if (fs->items[i].dev == dev && mono_ns < fs->items[i].until_mono_ns)
+			return fs->items[i].prompt;
+		if (fs->items[i].dev == dev || mono_ns >= fs->items[i].until_mono_ns)
+			f = &fs->items[i];
+	}
+	r = dev == fs->memory_dev ? 1 : look_up_device(pid_fd, dev);
+	if (r < 0 && r != -ENOENT)
+		return false;
+	if (!f)
+		f = &fs->items[fs->n < FILESYSTEMS_MAX ? fs->n++ : dev % FILESYSTEMS_MAX];
+	*f = (struct filesystem){ .dev = dev,
+				  .until_mono_ns = mono_ns + FILESYSTEM_TTL_NS,
+				  .prompt = r == 1 };
+	return f->prompt;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------- */
+
+int open_regular(int path_fd, struct stat *ret)
+{
+	char link[32];
+	struct stat st;
+	int fd;
+
+	if (fstat(path_fd, &st) < 0)
+		return negative_errno();
+	if (!S_ISREG(st.st_mode))
+		return -EMEDIUMTYPE;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
+	fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return negative_errno();
+	*ret = st;
+	return fd;
+}
+
+int open_mapped(int pid_fd, uint64_t start, uint64_t end)
+{
+	char link[64];
+	int fd;
+
+	snprintf(link, sizeof(link), "map_files/%llx-%llx", (unsigned long long)start,
+		 (unsigned long long)end);
+	fd = openat(pid_fd, link, O_PATH | O_CLOEXEC);
+	return fd < 0 ? negative_errno() : fd;
+}
+
+int open_in_root(int pid_fd, const char *path, struct stat *ret)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_CLOEXEC,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+	};
+	_cleanup_close_ int root = openat(pid_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC),
+			    path_fd = -1;
+
+	if (root < 0)
+		return negative_errno();
+	path_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	return path_fd < 0 ? negative_errno() : open_regular(path_fd, ret);
+}
+
+/* ---- identity -------------------------------------------------------------------------------------------- */
+
+/*
+ * The note is looked for as bytes, not by following the file's headers: there is nothing to be led astray by,
+ * and 20 bytes of a hash do not occur by chance.
+ */
+static bool has_build_id(int fd, uint64_t size, const struct file_identity *want)
+{
+	uint8_t note[16 + sizeof(want->build_id)] = {
+		4, 0, 0, 0, (uint8_t)want->build_id_len, 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U', 0
+	};
+	uint64_t at[2] = { 0, size > NOTE_SCAN ? size - NOTE_SCAN : 0 };
+	_cleanup_free_ uint8_t *buf = malloc(NOTE_SCAN);
+
+	if (!buf)
+		return false;
+	memcpy(note + 16, want->build_id, want->build_id_len);
+	for (size_t i = 0; i < ARRAY_SIZE(at); i++) {
+		ssize_t n = pread(fd, buf, NOTE_SCAN, (off_t)at[i]);
+
+		if (n > 0 && memmem(buf, (size_t)n, note, 16 + want->build_id_len))
+			return true;
+		if (at[1] == 0)
+			break;
+	}
+	return false;
+}
+
+bool file_is(int fd, const struct stat *st, const struct file_identity *want)
+{
+	uint64_t ctime_ns = (uint64_t)st->st_ctim.tv_sec * NSEC_PER_SEC +
+			    (uint64_t)st->st_ctim.tv_nsec;
+
+	if (want->build_id_len > 0)
+		return has_build_id(fd, (uint64_t)st->st_size, want);
+	if (st->st_ino != want->ino)
+		return false;
+	/* btrfs shows another device in stat than in maps; inode and ctime together are enough. */
+	return want->generation ? ctime_ns == want->generation : st->st_dev == want->dev;
+}
+
+/* ---- with a deadline --------------------------------------------------------------------------------------- */
+
+/* Lives as long as the last thread that uses it. */
+struct opener {
+	pthread_mutex_t lock;
+	unsigned refs;
+	unsigned running;
+};
+
+struct job {
+	pthread_mutex_t lock;
+	pthread_cond_t done_cond;
+	unsigned refs; /* asker and thread */
+	bool done;
+	struct opener *opener;
+	struct open_request rq;
+	int result;
+	struct stat st;
+};
+
+int opener_new(struct opener **ret)
+{
+	struct opener *o = new0(struct opener, 1);
+
+	if (!o)
+		return -ENOMEM;
+	pthread_mutex_init(&o->lock, NULL);
+	o->refs = 1;
+	*ret = o;
+	return 0;
+}
+
+struct opener *opener_unref(struct opener *o)
+{
+	unsigned left;
+
+	if (!o)
+		return NULL;
+	pthread_mutex_lock(&o->lock);
+	left = --o->refs;
+	pthread_mutex_unlock(&o->lock);
+	if (left == 0) {
+		pthread_mutex_destroy(&o->lock);
+		free(o);
+	}
+	return NULL;
+}
+
+static int enter(struct opener *o)
+{
+	int r = -EBUSY;
+
+	pthread_mutex_lock(&o->lock);
+	if (o->running < STUCK_MAX) {
+		o->running++;
+		o->refs++;
+		r = 0;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return r;
+}
+
+static void leave(struct opener *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->running--;
+	pthread_mutex_unlock(&o->lock);
+	opener_unref(o);
+}
+
+static struct job *job_unref(struct job *j)
+{
+	unsigned left;
+
+	pthread_mutex_lock(&j->lock);
+	left = --j->refs;
+	pthread_mutex_unlock(&j->lock);
+	if (left > 0)
+		return NULL;
+	close_fd(j->result);
+	close_fd(j->rq.proc_fd);
+	free(j->rq.path);
+	pthread_cond_destroy(&j->done_cond);
+	pthread_mutex_destroy(&j->lock);
+	free(j);
+	return NULL;
+}
+DEFINE_CLEANUP(struct job *, job_unref)
+
+/* Keeps fd when it is the file that was asked for. */
+static int check(int fd, const struct stat *st, const struct file_identity *want)
+{
+	if (fd < 0)
+		return fd;
+	if (file_is(fd, st, want))
+		return fd;
+	close_fd(fd);
+	return -ESTALE;
+}
+
+static int try_process(const struct open_request *rq, uint32_t pid, bool mapped, struct stat *ret)
+{
+	_cleanup_close_ int pid_fd = pid ? proc_open_pid(rq->proc_fd, pid) : -ESRCH, path_fd = -1;
+	int fd = -ENOENT;
+
+	if (pid_fd < 0)
+		return pid_fd;
+	if (mapped)
+		path_fd = open_mapped(pid_fd, rq->start, rq->end);
+	if (path_fd >= 0)
+		fd = check(open_regular(path_fd, ret), ret, &rq->identity);
+	if (fd < 0 && rq->path)
+		fd = check(open_in_root(pid_fd, rq->path, ret), ret, &rq->identity);
+	return fd;
+}
+
+static int open_anywhere(const struct open_request *rq, struct stat *ret)
+{
+	_cleanup_close_ int path_fd = -1;
+	int fd = try_process(rq, rq->pids[0], true, ret);
+
+	if (fd < 0)
+		fd = try_process(rq, rq->pids[1], false, ret);
+	if (fd >= 0 || !rq->path)
+		return fd;
+	path_fd = open(rq->path, O_PATH | O_CLOEXEC);
+	return path_fd < 0 ? negative_errno()
+			   : check(open_regular(path_fd, ret), ret, &rq->identity);
+}
+
+static void *job_thread(void *arg)
+{
+	struct job *j = arg;
+	struct stat st = {};
+	int fd = open_anywhere(&j->rq, &st);
+
+	pthread_mutex_lock(&j->lock);
+	j->result = fd;
+	j->st = st;
+	j->done = true;
+	pthread_cond_signal(&j->done_cond);
+	pthread_mutex_unlock(&j->lock);
+	leave(j->opener);
+	job_unref(j);
+	return NULL;
+}
+
+static int job_new(struct opener *o, const struct open_request *rq, struct job **ret)
+{
+	struct job *j = new0(struct job, 1);
+	pthread_condattr_t attr;
+
+	if (!j)
+		return -ENOMEM;
+	pthread_mutex_init(&j->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&j->done_cond, &attr);
+	pthread_condattr_destroy(&attr);
+	j->refs = 1;
+	j->opener = o;
+	j->result = -ETIMEDOUT;
+	j->rq = *rq;
+	j->rq.path = rq->path ? strdup(rq->path) : NULL;
+	j->rq.proc_fd = fcntl(rq->proc_fd, F_DUPFD_CLOEXEC, 3);
+	if ((rq->path && !j->rq.path) || j->rq.proc_fd < 0) {
+		job_unref(j);
+		return -ENOMEM;
+	}
+	*ret = j;
+	return 0;
+}
+
+static int job_start(struct job *j)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r = enter(j->opener);
+
+	if (r < 0)
+		return r;
+	j->refs = 2;
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, 128 << 10);
+	r = -pthread_create(&thread, &attr, job_thread, j);
+	pthread_attr_destroy(&attr);
+	if (r < 0) {
+		j->refs = 1;
+		leave(j->opener);
+	}
+	return r;
+}
+
+int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
+		       struct stat *ret)
+{
+	_cleanup_(job_unref_p) struct job *j = NULL;
+	uint64_t until = mono_now_ns() + timeout_ns;
+	struct timespec ts = { (time_t)(until / NSEC_PER_SEC), (long)(until % NSEC_PER_SEC) };
+	int r = job_new(o, rq, &j);
+
+	if (r >= 0)
+		r = job_start(j);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&j->lock);
+	while (!j->done && r == 0)
+		r = -pthread_cond_timedwait(&j->done_cond, &j->lock, &ts);
+	if (j->done) {
+		r = TAKE_FD(j->result);
+		*ret = j->st;
+	}
+	pthread_mutex_unlock(&j->lock);
+	return r;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Opening the files of others without being hurt: no device, no FIFO, no path that is followed where its
+ * owner wants, no filesystem that may never answer in a thread that must go on.
+ *
+ * A file is reached by the kernel's own link of a mapping (/proc/PID/map_files) where possible, which no
+ * rename or mount can turn elsewhere. It is opened O_PATH, found to be a regular file, and only then opened
+ * for reading through that descriptor. Filesystems whose server may hang (FUSE, network) are recognised by
+ * their device number in mountinfo before anything touches the file; they, and everything that is found by
+ * path, are opened by threads of their own, which are abandoned at their deadline, a few at a time.
+ *
+ * The filesystem cache belongs to one thread; open_with_deadline() may be called from any.
+ */
+#pragma once
+
+#include <sys/stat.h>
+
+#include "base/util.h"
+
+#define FILESYSTEMS_MAX 256
+
+struct filesystem {
+	uint64_t dev;
+	uint64_t until_mono_ns; /* device numbers are used again */
+	bool prompt;
+};
+
+struct filesystems {
+	struct filesystem items[FILESYSTEMS_MAX];
+	size_t n;
+	uint64_t
+		memory_dev; /* of memfd and shared memory: a mount of the kernel's own, in no mountinfo */
+};
+void filesystems_init(struct filesystems *fs);
+
+/*
+ * Whether a file on `dev`, mapped by the process behind pid_fd, may be touched at once. False too when its
+ * mount is not to be found: a mount that was detached may be one that hangs.
+ */
+bool filesystem_is_prompt(struct filesystems *fs, int pid_fd, uint64_t dev, uint64_t mono_ns);
+/* One line of mountinfo: true when it is a mount of that device; sets whether that answers promptly. */
+bool mountinfo_match(const char *line, uint64_t dev, bool *ret_prompt);
+
+/* A descriptor for reading of the regular file behind an O_PATH descriptor, with its stat. */
+int open_regular(int path_fd, struct stat *ret) _warn_unused_;
+/* O_PATH descriptor of the file that is mapped at [start, end) in the process behind pid_fd. */
+int open_mapped(int pid_fd, uint64_t start, uint64_t end) _warn_unused_;
+/* Of a path as the process behind pid_fd sees it, no symlink of which leads out of its root. */
+int open_in_root(int pid_fd, const char *path, struct stat *ret) _warn_unused_;
+
+/* What the file must be, told by what it is. */
+struct file_identity {
+	uint8_t build_id[20];
+	size_t build_id_len; /* 0: by the rest */
+	uint64_t dev, ino, generation; /* generation 0: not known */
+};
+bool file_is(int fd, const struct stat *st, const struct file_identity *want);
+
+/* Where the file may be found, tried in this order. */
+struct open_request {
+	int proc_fd;
+	uint32_t pids[2]; /* that mapped it, its parent; 0: none */
+	uint64_t start, end; /* of the mapping in pids[0] */
+	char *path; /* as they saw it; may be NULL */
+	struct file_identity identity;
+};
+
+/*
+ * Opens what the request describes and nothing else, in a thread of its own. -ETIMEDOUT when that did not
+ * answer in time, -EBUSY when too many already hang.
+ */
+struct opener;
+int opener_new(struct opener **ret) _warn_unused_;
+struct opener *opener_unref(struct opener *o);
+DEFINE_CLEANUP(struct opener *, opener_unref)
+int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
+		       struct stat *ret) _warn_unused_;

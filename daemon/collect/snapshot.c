@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What /proc tells about processes. Everything about one of them is read through one descriptor of its
+ * directory, whose start time is compared first: the rest cannot belong to another process then.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/utf8.h"
+#include "collect/table.h"
+
+#define LINK_MAX_BYTES 4200
+#define CGROUP_LIMIT 65536
+#define CMDLINE_LIMIT 16384
+/* Data mappings listed per process, for locks. */
+#define DATA_MAPS_MAX 16384
+/*
+ * How far memory without a file that adjoins a binary's writable mapping is taken for its .bss. It may just as
+ * well be somebody's heap; the symbol table decides, for nothing there has a symbol then.
+ */
+#define BSS_MAX (4 << 20)
+
+/* ---- start times ------------------------------------------------------------------------------------------ */
+
+/* What a start in clock ticks says. The kernel adds the reader's time namespace before it rounds down. */
+static void tick_interval(const struct process_table *t, uint64_t ticks, uint64_t *ret_lo,
+			  uint64_t *ret_hi)
+{
+	int64_t lo = (int64_t)(ticks * t->tick_ns) - t->boottime_offset_ns;
+
+	*ret_lo = (uint64_t)MAX(lo, (int64_t)0);
+	*ret_hi = (uint64_t)MAX(lo + (int64_t)t->tick_ns - 1, (int64_t)0);
+}
+
+static bool overlaps(const struct process *p, uint64_t lo, uint64_t hi)
+{
+	return p->start_lo <= hi && lo <= p->start_hi;
+}
+
+/* The directory of the process, if it is still the same one. */
+static int open_same(const struct process *p, struct proc_stat *ret)
+{
+	_cleanup_close_ int fd = proc_open_pid(p->table->proc_fd, p->tgid);
+	struct proc_stat st;
+	uint64_t lo, hi;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = proc_read_stat(fd, &st);
+	if (r < 0)
+		return r;
+	tick_interval(p->table, st.start_ticks, &lo, &hi);
+	if (!overlaps(p, lo, hi))
+		return -ESRCH;
+	*ret = st;
+	return TAKE_FD(fd);
+}
+
+/* ---- attributes ------------------------------------------------------------------------------------------- */
+
+static struct name *get(struct process *p, const char *s)
+{
+	return names_get(&p->table->names, s, strlen(s));
+}
+
+static void set_name(struct process *p, struct name **slot, const char *s)
+{
+	names_set(&p->table->names, slot, *s ? get(p, s) : NULL);
+}
+
+static void set_cgroup(struct process *p, const struct cgroup_labels *l)
+{
+	char namespace_[LABEL_MAX] = "", pod[LABEL_MAX] = "";
+	struct name *cgroup = get(p, l->cgroup);
+
+	/* The usual case: as before, or as its parent. */
+	if (cgroup && cgroup == p->cgroup) {
+		names_put(&p->table->names, cgroup);
+		return;
+	}
+	names_set(&p->table->names, &p->cgroup, cgroup);
+	set_name(p, &p->unit, l->unit);
+	set_name(p, &p->container, l->container);
+	/* Without the log directory the pod is known by its uid. */
+	if (l->pod_uid[0] && pod_find(p->table->pods, l->pod_uid, namespace_, pod) < 0)
+		memcpy(pod, l->pod_uid, sizeof(pod));
+	set_name(p, &p->pod, pod);
+	set_name(p, &p->namespace_, namespace_);
+}
+
+static void read_cgroup(struct process *p, int pid_fd)
+{
+	_cleanup_(strbuf_done) struct strbuf text = {};
+	struct cgroup_labels l;
+
+	if (read_file_at(pid_fd, "cgroup", CGROUP_LIMIT, &text) < 0 || !text.data)
+		return;
+	cgroup_labels_from_text(text.data, text.len, &l);
+	set_cgroup(p, &l);
+}
+
+static void read_owner(struct process *p, int pid_fd)
+{
+	struct proc_status st;
+	bool is_private;
+
+	if (proc_read_status(pid_fd, &st, &is_private) < 0)
+		return;
+	p->uid = st.uid;
+	p->is_private = is_private && !p->kernel_thread;
+}
+
+static void read_comm(struct process *p, const struct proc_stat *st)
+{
+	size_t len = st->comm_len;
+
+	/* A worker's name goes on with what it works on, which changes all the time. */
+	if (st->kernel_thread && len > 8 && memcmp(st->comm, "kworker/", 8) == 0) {
+		const char *more = memchr(st->comm, '-', len) ?: memchr(st->comm, '+', len);
+
+		len = more ? (size_t)(more - st->comm) : len;
+	}
+	names_set(&p->table->names, &p->comm, names_get(&p->table->names, st->comm, len));
+}
+
+static void read_exe(struct process *p, int pid_fd)
+{
+	char path[LINK_MAX_BYTES];
+	size_t len;
+
+	if (proc_read_link(pid_fd, "exe", path, sizeof(path), &len) < 0)
+		return;
+	proc_strip_deleted(path, &len);
+	names_set(&p->table->names, &p->exe, names_get(&p->table->names, path, len));
+}
+
+static void refresh(struct process *p, int pid_fd)
+{
+	read_owner(p, pid_fd);
+	read_cgroup(p, pid_fd);
+	p->read_mono_ns = p->table->now_mono_ns;
+}
+
+void snapshot_refresh(struct process *p)
+{
+	struct proc_stat st;
+	_cleanup_close_ int pid_fd = open_same(p, &st);
+
+	/* When it is gone, what is known is the last word. */
+	if (pid_fd >= 0)
+		refresh(p, pid_fd);
+}
+
+/* ---- mappings ----------------------------------------------------------------------------------------------- */
+
+static int first_other(void *ctx, uint32_t tid)
+{
+	uint32_t *t = ctx;
+
+	if (tid == *t)
+		return 0;
+	*t = tid;
+	return 1;
+}
+
+/*
+ * The directory to read memory through: that of a living thread when the main one has gone, for a zombie has
+ * no memory. Takes over pid_fd.
+ */
+static int memory_fd(const struct process *p, const struct proc_stat *st, int pid_fd)
+{
+	uint32_t tid = p->tgid;
+
+	if (st->state != 'Z' || st->threads < 2 ||
+	    proc_each_pid(pid_fd, "task", first_other, &tid) != 1)
+		return pid_fd;
+	close_fd(pid_fd);
+	return proc_open_pid(p->table->proc_fd, tid);
+}
+
+struct reading {
+	struct process *p;
+	int pid_fd;
+	struct mapping_list list;
+	const struct proc_map *last; /* data: the file whose .bss may follow */
+};
+
+static struct object *see(const struct reading *rd, const struct proc_map *m)
+{
+	struct sighting s = {
+		.pid = rd->p->tgid,
+		.parent = rd->p->parent,
+		.pid_fd = rd->pid_fd,
+		.start = m->start,
+		.end = m->end,
+		.path = m->path,
+		.path_len = m->path_len,
+		.dev = m->dev,
+		.ino = m->ino,
+		.mono_ns = rd->p->table->now_mono_ns,
+	};
+
+	return binaries_see(rd->p->table->binaries, &s);
+}
+
+static int add_executable(void *ctx, const struct proc_map *m)
+{
+	struct reading *rd = ctx;
+	struct process_table *t = rd->p->table;
+	struct mapping new = { .start = m->start, .end = m->end, .from_mono_ns = t->now_mono_ns };
+
+	if (!m->exec)
+		return 0;
+	/* Bounded work: what the list has no room for is not looked at. */
+	if (rd->list.n >= t->o.max_mappings || !(new.object = see(rd, m))) {
+		t->refused_mappings++;
+		return 0;
+	}
+	new.offset = new.object->kind == BINARY_ELF ? m->offset : 0;
+	if (mapping_list_add(&rd->list, t->binaries, t->o.max_mappings, &new) < 0)
+		t->refused_mappings++;
+	return 0;
+}
+
+static void read_maps(struct process *p, int pid_fd)
+{
+	struct reading rd = { .p = p, .pid_fd = pid_fd };
+
+	/* 0 mappings: its memory has gone, and what is known of it is all there will be. */
+	if (proc_each_map(pid_fd, add_executable, &rd) > 0 && image_own(&p->image) == 0) {
+		image_replace(p->image, &rd.list, p->table->now_mono_ns);
+		process_mark_dirty(p);
+	}
+	mapping_list_done(&rd.list, p->table->binaries);
+}
+
+/* The executable among the mappings, by its path. */
+static void find_exe_object(struct process *p)
+{
+	struct object *found = NULL;
+
+	for (size_t i = 0; i < p->image->n && p->exe && !found; i++)
+		if (streq(p->image->maps[i].object->path, p->exe->s))
+			found = object_ref(p->image->maps[i].object);
+	process_set_object(p, &p->exe_object, found);
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* What stands behind the loader's own options: "ld.so --library-path DIR ./prog args". */
+static const char *program_argument(const char *p, const char *end)
+{
+	static const char *const with_value[] = {
+		"--library-path",	  "--inhibit-rpath",	"--audit", "--preload", "--argv0",
+		"--glibc-hwcaps-prepend", "--glibc-hwcaps-mask"
+	};
+
+	p += strlen(p) + 1;
+	while (p < end && str_skip_prefix(p, "--")) {
+		for (size_t i = 0; i < ARRAY_SIZE(with_value) && p < end; i++)
+			if (streq(p, with_value[i])) {
+				p += strlen(p) + 1;
+				break;
+			}
+		if (p < end)
+			p += strlen(p) + 1;
+	}
+	return p < end ? p : NULL;
+}
+
+static void find_program(struct process *p, int pid_fd)
+{
+	_cleanup_(strbuf_done) struct strbuf text = {};
+	const char *program;
+
+	process_set_object(p, &p->program, NULL);
+	if (!is_loader(base_name(name_str(p->exe))) ||
+	    read_file_at(pid_fd, "cmdline", CMDLINE_LIMIT, &text) < 0 || text.len == 0)
+		return;
+	program = program_argument(text.data, text.data + text.len);
+	for (size_t i = 0; program && i < p->image->n; i++) {
+		struct object *o = p->image->maps[i].object;
+
+		if (o->kind == BINARY_ELF && streq(o->name, base_name(program))) {
+			process_set_object(p, &p->program, object_ref(o));
+			return;
+		}
+	}
+}
+
+static void load(struct process *p, int pid_fd, const struct proc_stat *st)
+{
+	int fd;
+
+	p->kernel_thread = st->kernel_thread;
+	p->multi_threaded |= st->threads > 1;
+	read_comm(p, st);
+	refresh(p, pid_fd);
+	fd = memory_fd(p, st, TAKE_FD(pid_fd));
+	if (fd >= 0 && !p->kernel_thread) {
+		read_exe(p, fd);
+		read_maps(p, fd);
+		find_exe_object(p);
+		find_program(p, fd);
+	}
+	close_fd(fd);
+}
+
+void snapshot_load(struct process *p)
+{
+	struct proc_stat st;
+	int pid_fd = open_same(p, &st);
+
+	process_set_loaded(p);
+	if (pid_fd >= 0)
+		load(p, pid_fd, &st);
+	else if (pid_fd == -ENOENT || pid_fd == -ESRCH)
+		process_exit(p, p->table->now_mono_ns);
+}
+
+void snapshot_maps(struct process *p)
+{
+	struct proc_stat st;
+	int pid_fd = open_same(p, &st);
+
+	if (pid_fd < 0)
+		return;
+	pid_fd = memory_fd(p, &st, pid_fd);
+	if (pid_fd >= 0)
+		read_maps(p, pid_fd);
+	close_fd(pid_fd);
+}
+
+bool snapshot_has_threads(struct process *p)
+{
+	struct proc_stat st;
+	_cleanup_close_ int pid_fd = open_same(p, &st);
+
+	return pid_fd >= 0 && st.threads > 1;
+}
+
+/* ---- data ----------------------------------------------------------------------------------------------------- */
+
+static int add_data(struct process *p, const struct data_map *m)
+{
+	struct data_map *last = p->n_data > 0 ? &p->data[p->n_data - 1] : NULL;
+
+	/* Neighbours that are one thing: a file's segments, memory whose protection differs. */
+	if (last && last->end == m->start && last->object == m->object &&
+	    last->shared == m->shared &&
+	    (m->object->kind == BINARY_ANON ||
+	     m->offset - last->offset == m->start - last->start)) {
+		last->end = m->end;
+		object_unref(p->table->binaries, m->object);
+		return 0;
+	}
+	if (p->n_data >= DATA_MAPS_MAX || (last && m->start < last->end) ||
+	    ARRAY_GROW(p->data, p->cap_data, p->n_data + 1) < 0) {
+		object_unref(p->table->binaries, m->object);
+		p->table->refused_mappings++;
+		return 0;
+	}
+	p->data[p->n_data++] = *m;
+	return 0;
+}
+
+static int add_data_map(void *ctx, const struct proc_map *m)
+{
+	struct reading *rd = ctx;
+	struct process *p = rd->p;
+	struct data_map new = { .start = m->start, .end = m->end, .shared = m->shared };
+	const struct data_map *last = p->n_data > 0 ? &p->data[p->n_data - 1] : NULL;
+
+	/* .bss lies behind .data, in memory without a file. */
+	if (last && m->path_len == 0 && m->write && last->end == m->start &&
+	    last->object->kind == BINARY_ELF && !last->shared && m->end - m->start <= BSS_MAX) {
+		new.object = object_ref(last->object);
+		new.offset = last->offset + (last->end - last->start);
+		return add_data(p, &new);
+	}
+	new.object = see(rd, m);
+	if (!new.object) {
+		p->table->refused_mappings++;
+		return 0;
+	}
+	new.offset = new.object->kind == BINARY_ELF ? m->offset : 0;
+	return add_data(p, &new);
+}
+
+void snapshot_data(struct process *p)
+{
+	struct reading rd = { .p = p };
+	struct proc_stat st;
+	int pid_fd = open_same(p, &st);
+
+	if (pid_fd < 0)
+		return;
+	rd.pid_fd = memory_fd(p, &st, pid_fd);
+	if (rd.pid_fd < 0)
+		return;
+	process_clear_data(p);
+	proc_each_map(rd.pid_fd, add_data_map, &rd);
+	close_fd(rd.pid_fd);
+	p->data_mono_ns = MAX(p->table->now_mono_ns, (uint64_t)1);
+	process_mark_dirty(p);
+}
+
+/* ---- the list of processes --------------------------------------------------------------------------------------- */
+
+static struct process *add_from_stat(struct process_table *t, const struct proc_stat *st)
+{
+	struct process *p, *before = table_newest(t, st->pid);
+	uint64_t lo, hi;
+
+	tick_interval(t, st->start_ticks, &lo, &hi);
+	if (before && overlaps(before, lo, hi)) {
+		process_revive(before);
+		before->scan = t->scan;
+		return before;
+	}
+	if (before)
+		process_exit(before, t->now_mono_ns);
+	p = table_add(t, st->pid, lo, hi);
+	if (!p)
+		return NULL;
+	p->known_mono_ns = t->now_mono_ns;
+	p->scan = t->scan;
+	p->kernel_thread = st->kernel_thread;
+	p->multi_threaded = true; /* for all we know */
+	read_comm(p, st);
+	return p;
+}
+
+static int scan_one(void *ctx, uint32_t pid)
+{
+	struct process_table *t = ctx;
+	_cleanup_close_ int pid_fd = proc_open_pid(t->proc_fd, pid);
+	struct proc_stat st;
+	struct process *p;
+
+	if (pid_fd < 0 || proc_read_stat(pid_fd, &st) < 0 || st.pid != pid)
+		return 0;
+	table_make_room(t);
+	p = add_from_stat(t, &st);
+	if (!p)
+		return -ENOMEM;
+	return 0;
+}
+
+int snapshot_scan(struct process_table *t)
+{
+	struct process *p, *next;
+	int r;
+
+	t->scan++;
+	r = proc_each_pid(t->proc_fd, ".", scan_one, t);
+	if (r < 0)
+		return r;
+	for (p = TAILQ_FIRST(&t->live); p; p = next) {
+		next = TAILQ_NEXT(p, link);
+		if (p->scan != t->scan && p->tgid != 0)
+			process_exit(p, t->now_mono_ns);
+		else if (t->scan > 1)
+			process_set_unloaded(p);
+	}
+	return 0;
+}
+
+struct process *snapshot_find(struct process_table *t, uint32_t tgid, uint64_t start)
+{
+	_cleanup_close_ int pid_fd = proc_open_pid(t->proc_fd, tgid);
+	struct proc_stat st;
+	uint64_t lo, hi;
+
+	if (pid_fd < 0 || proc_read_stat(pid_fd, &st) < 0)
+		return NULL;
+	tick_interval(t, st.start_ticks, &lo, &hi);
+	if (start && (start < lo || start > hi))
+		return NULL;
+	return add_from_stat(t, &st);
+}
