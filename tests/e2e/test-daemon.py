@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The daemon itself: configuration, signals, loss, churn."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from harness import SYSPROFD, main, workload
+
+
+def test_bad_settings_never_stop_it(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "0", "frobnicate": "1"}, "nonsense": {"a": "b"}})
+    log = d.log()
+    assert "sysprofd.conf:" in log and "on-cpu-rate=0: expected a number from 1 to 9999" in log, log
+    assert "unknown key frobnicate" in log and "unknown section [nonsense]" in log, log
+    assert d.status()["collectors"]["on-cpu"]["rate_hz"] == 19
+    r = subprocess.run([SYSPROFD, "--config", os.path.join(d.directory, "sysprofd.conf"), "--check-config"],
+                       capture_output=True)
+    assert r.returncode == 78 and b"expected" in r.stderr, r
+
+
+def test_reload(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "19"}})
+    d.config["collect"]["on-cpu-rate"] = "49"
+    d.write_config()
+    d.process.send_signal(signal.SIGHUP)
+    time.sleep(2)
+    assert d.status()["collectors"]["on-cpu"]["rate_hz"] == 49, d.log()
+    d.config["collect"]["on-cpu-rate"] = "many"
+    d.write_config()
+    d.process.send_signal(signal.SIGHUP)
+    time.sleep(2)
+    assert d.status()["collectors"]["on-cpu"]["rate_hz"] == 49
+    assert "stays in force" in d.log()
+
+
+def test_stopped_for_ten_seconds(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "199", "ring-size": "256K"}})
+    load = t.spawn("sh", "-c", f"while :; do {workload('sleeps')} >/dev/null; done")
+    spin = t.spawn(workload("shares"), 60)
+    time.sleep(2)
+    d.process.send_signal(signal.SIGSTOP)
+    time.sleep(10)
+    d.process.send_signal(signal.SIGCONT)
+    time.sleep(2.5)
+    load.kill()
+    answer = d.top("--since", "-14s", "--filter", f"pid={spin.pid}", "--by", "process")
+    spin.kill()
+    # Counted in the kernel all the while.
+    assert answer["total"] > 9e9, answer
+    d.status()
+
+
+def test_many_distinct_stacks(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "4999", "slice": "2s", "bucket": "2s"}})
+    truth = t.run(workload("stacks"), 6)
+    time.sleep(2.2)
+    answer = d.top("--by", "process", "--filter", f"pid={truth['pid']}")
+    assert abs(answer["total"] - truth["cpu_ns"]) < 0.05 * truth["cpu_ns"], (answer["total"], truth)
+    s = d.status()["collectors"]["on-cpu"]
+    lost = {k: v for k, v in s["lost"].items() if k not in ("tick-skipped",)}
+    assert sum(lost.values()) < 0.01 * s["samples"], s
+
+
+def test_process_churn(t):
+    """50,000 processes of a few ms: memory stays flat, and a process started afterwards is profiled."""
+    d = t.daemon({"collect": {"on-cpu-rate": "99"}})
+    t.run(workload("churn"), 5000)
+    time.sleep(1)
+    before = d.status()["memory"]["rss_bytes"]
+    t.run(workload("churn"), 45000, timeout=400)
+    time.sleep(2.5)
+    s = d.status()
+    assert s["memory"]["rss_bytes"] < before + (24 << 20), (before, s["memory"])
+    truth = t.run(workload("shares"), 3)
+    time.sleep(1.2)
+    answer = d.top("--filter", f"pid={truth['pid']}", "--sort", "total")
+    names = {r["name"] for r in answer["rows"]}
+    assert answer["samples"] > 100 and "alpha" in names, (answer["samples"], names)
+
+
+def test_comm_and_thread_names(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "499"}})
+    copy = os.path.join(t.directory, ") 1 R;x")
+    with open(workload("shares"), "rb") as f, open(copy, "wb") as g:
+        g.write(f.read())
+    os.chmod(copy, 0o755)
+    truth = t.run(copy, 2)
+    time.sleep(1.2)
+    answer = d.top("--by", "process", "--filter", f"pid={truth['pid']}")
+    assert answer["rows"][0]["name"].startswith(") 1 R"), answer["rows"]
+    answer = d.top("--filter", "comm=) 1 R*", "--sort", "total")
+    assert any(r["name"] == "alpha" for r in answer["rows"]), answer["rows"][:5]
+
+
+def test_deleted_and_replaced_binary(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "499"}})
+    copy = os.path.join(t.directory, "prog")
+    with open(workload("shares"), "rb") as f, open(copy, "wb") as g:
+        g.write(f.read())
+    os.chmod(copy, 0o755)
+    p = t.spawn(copy, 4)
+    time.sleep(0.3)
+    os.unlink(copy)
+    with open(copy, "w") as f:
+        f.write("something else entirely\n")
+    truth = t.finish(p)
+    time.sleep(1.2)
+    names = {r["name"] for r in d.top("--filter", f"pid={truth['pid']}", "--sort", "total")["rows"]}
+    assert {"alpha", "beta", "gamma_"} <= names, names
+
+
+def test_helper_may_die(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "499"}})
+    out = subprocess.run(["pgrep", "-P", str(d.process.pid)], capture_output=True).stdout.split()
+    assert out
+    for pid in out:
+        os.kill(int(pid), signal.SIGKILL)
+    truth = t.run(workload("shares"), 2)
+    time.sleep(1.2)
+    names = {r["name"] for r in d.top("--filter", f"pid={truth['pid']}", "--sort", "total")["rows"]}
+    assert "alpha" in names, names
+
+
+main(__name__)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Futex waits that really slept."""
+import time
+
+from harness import main, rows_by_name, workload
+
+
+def test_raw_lock(t):
+    d = t.daemon()
+    truth = t.run(workload("futexes"), 300)
+    time.sleep(0.5)
+    pid = f"pid={truth['pid']}"
+    locks = d.top("--type", "futex", "--by", "lock", "--since", "-2min", "--filter", pid)
+    by = rows_by_name(locks)
+    assert "contended_lock" in by, list(by)
+    row = by["contended_lock"]
+    # A wait may be counted by the workload although it did not sleep, when the wake overtook it: few.
+    assert truth["waits"] * 0.97 <= row["events"] <= truth["waits"] + 2, (row, truth)
+    assert abs(row["self"] - truth["wait_ns"]) < 0.05 * truth["wait_ns"] + 5e6, (row, truth)
+    assert row["max"] <= row["self"]
+    functions = rows_by_name(d.top("--type", "futex", "--sort", "total", "--since", "-2min", "--filter", pid))
+    assert functions["take_lock"]["total"] > 0.9 * row["self"], list(functions)
+    # 1,000 calls that found the value changed are no waits; five timeouts are.
+    assert by["idle_word"]["events"] == 5, by
+
+
+main(__name__)

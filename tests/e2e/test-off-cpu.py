@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Off-CPU time: exact totals, sampled stacks, causes, threads that never wake."""
+import math
+import time
+
+from harness import main, rows_by_name, workload
+
+T_NS = 1_000_000
+FAST = {"collect": {"off-cpu-threshold": "1ms"}}
+
+
+def test_sleeps(t):
+    d = t.daemon(FAST)
+    truth = t.run(workload("sleeps"))
+    time.sleep(1.2)
+    pid = f"pid={truth['pid']}"
+    expected = truth["short_ns"] + truth["long_ns"]
+    causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", "--filter", pid))
+    total = sum(r["total"] for r in causes.values())
+    # The stamps lie outside the waits: a little more than the kernel's own.
+    assert 0 <= expected - total + 5e6 and abs(expected - total) < 0.01 * expected, (expected, total)
+    assert causes["blocked"]["total"] > 0.97 * expected, causes
+    by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", pid))
+    for name, key in (("short_sleep", "short_ns"), ("long_sleep", "long_ns")):
+        bound = 4 * math.sqrt(T_NS * truth[key]) + 0.02 * truth[key]
+        assert abs(by[name]["total"] - truth[key]) <= bound, (name, by[name], truth[key])
+
+
+def test_blocked_throughout_is_in_every_bucket(t):
+    d = t.daemon(FAST)
+    p = t.spawn(workload("sleeps"), 8)
+    time.sleep(6.5)
+    pid = f"pid={p.pid}"
+    out = d.ctl("series", "--type", "off-cpu", "--by", "thread", "--step", "1s", "--since", "-5s", "--format",
+                "json", "--filter", pid).stdout
+    import json
+    answer = json.loads(out)
+    lines = {s["name"] + str(i): s for i, s in enumerate(answer["series"])}
+    # Both threads are blocked for most of each second between.
+    full = 0
+    for s in lines.values():
+        values = [x["value"] for x in s["points"] if x.get("covered_seconds", x.get("covered_ns", 0))]
+        if len(values) >= 3 and all(v > 0.8e9 for v in values[1:-1]):
+            full += 1
+    assert full >= 2, answer
+    names = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--since", "-3s", "--filter", pid))
+    assert "blocked_throughout" in names, list(names)[:20]
+    p.kill()
+
+
+def test_two_spinners_on_one_cpu_are_preempted(t):
+    d = t.daemon(FAST)
+    a = t.spawn("taskset", "1", workload("shares"), 5)
+    b = t.spawn("taskset", "1", workload("shares"), 5)
+    t.finish(a)
+    t.finish(b)
+    time.sleep(1.2)
+    args = ["--filter", f"pid={a.pid}", "--filter", f"pid={b.pid}"]
+    causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", *args))
+    assert causes["preempted"]["total"] > 3e9, causes
+    assert causes.get("blocked", {"total": 0})["total"] < 0.3e9, causes
+
+
+def test_nothing_absurd(t):
+    d = t.daemon(FAST)
+    t.run(workload("sleeps"))
+    time.sleep(1.2)
+    answer = d.top("--type", "off-cpu", "--by", "thread", "--since", "-1min")
+    wall = answer["covered_seconds"] * 1e9
+    assert answer["rows"]
+    for r in answer["rows"]:
+        assert r["pid"] != 0, r
+        # No thread waits longer than the time that passed (and a bucket's worth of rounding).
+        assert 0 <= r["total"] <= wall * 1.05 + 2e9, (r, wall)
+
+
+main(__name__)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""On-CPU samples: shares, order of frames, conservation, CPUs that go away."""
+import os
+import subprocess
+import time
+
+from harness import BUILD, Skip, binomial_bound, main, rows_by_name, workload
+
+FAST = {"collect": {"on-cpu-rate": "997"}}
+
+
+def test_shares_and_order(t):
+    d = t.daemon(FAST)
+    truth = t.run(workload("shares"), 7)
+    time.sleep(1.2)
+    answer = d.top("--filter", f"pid={truth['pid']}", "--sort", "total")
+    rows = rows_by_name(answer)
+    n = answer["samples"]
+    assert n > 5000, f"only {n} samples"
+    for name, key in (("alpha", "alpha_ns"), ("beta", "beta_ns"), ("gamma_", "gamma_ns")):
+        expected = truth[key] / truth["cpu_ns"]
+        # Inclusive: a tick in clock_gettime or an interrupt below the function is the function's.
+        seen = rows[name]["total"] / answer["total"]
+        bound = binomial_bound(expected, n)
+        assert abs(seen - expected) <= bound, f"{name}: {seen:.4f}, expected {expected:.4f} +- {bound:.4f}"
+    # Time, not only shares.
+    assert abs(answer["total"] - truth["cpu_ns"]) < 0.03 * truth["cpu_ns"], (answer["total"], truth["cpu_ns"])
+    # Recursion-free inclusive: main holds nearly everything.
+    assert rows["main"]["total"] > 0.98 * answer["total"]
+    stacks = d.top("--by", "stack", "--filter", f"pid={truth['pid']}")
+    heaviest = stacks["rows"][0]["name"]
+    assert "main;outer;middle;alpha" in heaviest, heaviest
+
+
+def test_kernel_and_user_frames_in_order(t):
+    d = t.daemon(FAST)
+    p = t.spawn("dd", "if=/dev/zero", "of=/dev/null", "bs=64k", stderr=subprocess.DEVNULL)
+    time.sleep(3)
+    p.kill()
+    stacks = d.top("--by", "stack", "--filter", f"pid={p.pid}")["rows"]
+    kernel = [s["name"] for s in stacks if "read_zero" in s["name"] or "read_iter_zero" in s["name"]]
+    assert kernel, [s["name"] for s in stacks[:5]]
+    # The leaf is the kernel's, user frames are nearer to the root.
+    frames = kernel[0].split(";")
+    syscall = next(i for i, f in enumerate(frames) if "do_syscall_64" in f or "entry_SYSCALL" in f)
+    assert syscall > 0 and "read" in "".join(frames[syscall:]), frames
+
+
+def test_ticks_are_conserved(t):
+    """seen = stored + idle + lost, and the time adds up, while another process hammers bpf(2)."""
+    d = t.daemon(FAST)
+    hammer = t.spawn("sh", "-c", "while :; do bpftool map list >/dev/null 2>&1; done")
+    load = t.spawn(workload("shares"), 100)
+    time.sleep(6)
+    hammer.kill()
+    load.kill()
+    s = d.status()["collectors"]["on-cpu"]
+    lost = sum(s["lost"].values())
+    answer = d.top("--since", "-1min", "--until", "now", "--by", "process")
+    assert answer["samples"] + answer["lost"] > 0
+    assert s["samples"] > 1000
+    # One busy CPU at 997 Hz for about 6 s: what is not stored is accounted for as lost.
+    busy = next(r for r in answer["rows"] if r["pid"] == load.pid)
+    assert busy["self"] > 3e9, busy
+    assert lost < s["samples"], (lost, s)
+
+
+def test_idle_is_not_work(t):
+    d = t.daemon(FAST)
+    time.sleep(4)
+    answer = d.top("--by", "process")
+    idle = [r for r in answer["rows"] if r["pid"] == 0]
+    # Two CPUs for some seconds: what pid 0 does besides idling (interrupts) is little.
+    assert sum(r["self"] for r in idle) < 0.2 * 4e9 * os.cpu_count(), idle
+
+
+def test_cpu_that_comes_back(t):
+    online = "/sys/devices/system/cpu/cpu1/online"
+    if not os.access(online, os.W_OK):
+        raise Skip("no CPU can be taken offline here")
+    try:
+        with open(online, "w") as f:
+            f.write("0")
+    except OSError as e:
+        raise Skip(f"no CPU can be taken offline here: {e}")
+    try:
+        d = t.daemon(FAST)
+        time.sleep(1)
+        with open(online, "w") as f:
+            f.write("1")
+        time.sleep(2.5)
+        p = t.spawn("taskset", "1" if False else "2", workload("shares"), 3)
+        truth = t.finish(p)
+        time.sleep(1.2)
+        answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
+        assert answer["total"] > 0.9 * truth["cpu_ns"], (answer["total"], truth)
+        # And once more while running.
+        with open(online, "w") as f:
+            f.write("0")
+        time.sleep(1)
+        with open(online, "w") as f:
+            f.write("1")
+        time.sleep(2.5)
+        truth = t.finish(t.spawn("taskset", "2", workload("shares"), 3))
+        time.sleep(1.2)
+        answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
+        assert answer["total"] > 0.9 * truth["cpu_ns"], (answer["total"], truth)
+    finally:
+        with open(online, "w") as f:
+            f.write("1")
+
+
+def test_cycles_fall_back(t):
+    d = t.daemon({"collect": {"on-cpu-event": "cycles", "on-cpu-rate": "99"}})
+    s = d.status()["collectors"]["on-cpu"]
+    assert s["event"] in ("cycles", "cpu-clock"), s
+    truth = t.run(workload("shares"), 2)
+    time.sleep(1.2)
+    answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
+    assert answer["samples"] > 50
+
+
+def test_burst_leaves_history_alone(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "19"}})
+    p = t.spawn(workload("shares"), 8)
+    time.sleep(1)
+    out = os.path.join(t.directory, "burst.folded")
+    d.ctl("record", "-F", "499", "-d", "3", "-o", out, "--filter", f"pid={p.pid}")
+    with open(out) as f:
+        total = sum(int(line.rsplit(" ", 1)[1]) for line in f)
+    t.finish(p)
+    time.sleep(1.2)
+    answer = d.top("--filter", f"pid={p.pid}", "--by", "process")
+    assert answer["samples"] < 8 * 19 * 2, answer["samples"]
+    assert answer["rate_hz"] < 25, answer["rate_hz"]
+    assert total > 0
+
+
+main(__name__)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""System calls: exact."""
+import time
+
+from harness import main, rows_by_name, workload
+
+
+def count(d, pids, name):
+    args = [x for p in pids for x in ("--filter", f"pid={p}")]
+    rows = rows_by_name(d.top("--type", "syscalls", "--by", "syscall", "--since", "-2min", *args))
+    return rows.get(name, {"events": 0})["events"]
+
+
+def test_a_million_calls_of_sixteen_processes(t):
+    d = t.daemon()
+    truth = t.run(workload("calls"), 16, 1, 62500)
+    time.sleep(0.5)
+    assert truth["getpid"] == 1000000
+    assert count(d, truth["pids"], "getpid") == 1000000, count(d, truth["pids"], "getpid")
+
+
+def test_eight_threads(t):
+    d = t.daemon()
+    truth = t.run(workload("calls"), 1, 8, 100000)
+    time.sleep(0.5)
+    assert count(d, truth["pids"], "getpid") == 800000, count(d, truth["pids"], "getpid")
+
+
+def test_odd_numbers(t):
+    d = t.daemon()
+    truth = t.run(workload("calls"), 1, 1, 5)
+    time.sleep(0.5)
+    args = ["--filter", f"pid={truth['pids'][0]}"]
+    rows = rows_by_name(d.top("--type", "syscalls", "--since", "-2min", *args))
+    assert "writev" not in rows, rows.keys()
+    assert rows["compat:getpid"]["events"] == 10, rows
+    assert rows["syscall_9999"]["events"] == 10 and rows["syscall_9999"]["errors"] == 10, rows
+    assert rows["getpid"]["events"] == 5, rows["getpid"]
+    x32 = [r for n, r in rows.items() if n.startswith("x32:")]
+    assert sum(r["events"] for r in x32) == 10, rows.keys()
+    assert rows["[invalid]"]["events"] == 10, rows.keys()
+    assert rows["exit_group"]["events"] == 1, rows.keys()
+
+
+def test_errors_by_errno(t):
+    d = t.daemon()
+    p = t.spawn("python3", "-c", """
+import os
+for i in range(1000):
+    try: os.stat('/nonexistent')
+    except FileNotFoundError: pass
+""")
+    p.wait()
+    time.sleep(0.5)
+    answer = d.top("--type", "syscalls", "--since", "-2min", "--filter", f"pid={p.pid}", "--filter", "errno=ENOENT")
+    assert sum(r["events"] for r in answer["rows"] if r["name"] in ("stat", "newfstatat", "statx")) >= 1000, answer
+
+
+main(__name__)
