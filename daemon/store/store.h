@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The store: one SQLite file per UTC day with dictionaries of its own, one commit per bucket, repacked every
- * 60 buckets into rows per type. docs/STORE.md and store/format.h describe the format byte by byte.
+ * The store: one SQLite file per UTC day with dictionaries of its own (several for a day that is too large for
+ * one), one commit per bucket, repacked every 60 buckets into rows per type. store/format.h describes the format
+ * byte by byte.
  *
  * The writer belongs to the store thread. A reader is a read-only connection of its own and belongs to one
  * query worker; it never blocks the writer for longer than a checkpoint allows.
@@ -19,7 +20,10 @@ struct store_options {
 
 struct store;
 
-/* Never fails over the contents: a corrupt file is set aside as *.corrupt. -errno for the directory itself. */
+/*
+ * Never fails over the contents: a corrupt file is set aside as *.corrupt. -errno for the directory itself:
+ * -EBUSY: another daemon has it, -EPERM: it belongs to, or may be changed by, someone else.
+ */
 int store_open(const struct store_options *o, struct store **ret);
 struct store *store_close(struct store *s);
 DEFINE_CLEANUP(struct store *, store_close)
@@ -29,9 +33,12 @@ DEFINE_CLEANUP(struct store *, store_close)
  * bucket cannot be written all the same, -errno, and the caller keeps it for the next try.
  */
 int store_append(struct store *s, struct bucket *b);
-/* Names that became known later, for frames of buckets stored today. */
+/* Names that became known later, for frames and locks of the file that is being appended to. */
 int store_update_names(struct store *s, const struct dict *d);
-/* One bounded step of repacking, retention, checkpointing or the background check. 0: nothing left to do. */
+/*
+ * One bounded step of repacking, retention, checkpointing or the background check. 1: call again, 0: nothing
+ * left to do, -errno: something failed that will be tried again.
+ */
 int store_maintain(struct store *s);
 
 struct store_stats {
@@ -61,7 +68,10 @@ typedef int (*store_scan_fn)(void *ctx, const struct dict *d, const struct bucke
 int store_reader_scan(struct store_reader *r, enum profile_type type, uint64_t from_wall_ns,
 		      uint64_t until_wall_ns, const bool *cancelled, store_scan_fn fn, void *ctx);
 
-/* Whole buckets after a sequence, oldest first, at most limit; each has a dict of its own. */
+/*
+ * Whole buckets after a sequence, oldest first, at most limit; each has a dict of its own. Types whose samples
+ * are damaged are empty, and meta.gap is GAP_DAMAGED.
+ */
 typedef int (*store_bucket_fn)(void *ctx, const struct bucket *b);
 int store_reader_list(struct store_reader *r, uint64_t after_seq, uint32_t limit,
 		      store_bucket_fn fn, void *ctx);
