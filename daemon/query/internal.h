@@ -16,7 +16,7 @@
 /* A query that would pass one of these is refused with -E2BIG; nothing is cut silently. */
 #define QUERY_MAX_FILTERS 64
 #define QUERY_MAX_GLOB 1024 /* bytes of one pattern */
-#define QUERY_MAX_ROWS (1U << 20) /* distinct rows under the projection: 48 MiB */
+#define QUERY_MAX_ROWS (1U << 20) /* distinct rows under the projection: 48 MiB with their hash */
 #define QUERY_MAX_STEPS 11000 /* points of one line */
 
 /* ---- filter ---------------------------------------------------------------------------------------- */
@@ -96,7 +96,7 @@ struct merge {
 	struct lens lens; /* over the dictionary of the cells */
 	struct lens answer_lens; /* over the answer's */
 	struct projection projection;
-	const struct dict *dict; /* of the cells */
+	struct dict_map map; /* from the dictionary of the cells to the answer's */
 	struct cell *cells; /* [0] unused */
 	size_t n_cells, cap_cells;
 	uint32_t *slots; /* by hash of the ids */

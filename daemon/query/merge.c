@@ -2,11 +2,8 @@
 /*
  * Rows added up. Stored rows name ids of their day's dictionary; they are added up in cells under those ids and
  * translated into the answer's dictionary once, when the day is over. A day has a million rows and some ten
- * thousand cells, so a row must cost only a look-up:
- *
- *   - where the projection keeps one kind of id, the id itself leads to the cell;
- *   - otherwise the cell that followed the last one in an earlier bucket is tried first, since a host does much
- *     the same every ten seconds, and then a hash of the ids.
+ * thousand cells, so a row must cost a look-up and no more: where the projection keeps one kind of id, the id
+ * itself leads to the cell, otherwise a hash of the ids does.
  */
 #include "../bpf/sysprofd.h"
 #include "query/internal.h"
@@ -45,6 +42,7 @@ void merge_done(struct merge *m)
 	free(m->cells);
 	free(m->slots);
 	free(m->direct);
+	dict_map_done(&m->map);
 	profile_free(m->p);
 	*m = (struct merge){};
 }
@@ -183,42 +181,28 @@ static int use_dict(struct merge *m, const struct dict *d)
 	size_t n = direct_by_series(m) ? d->n_series : direct_by_stack(m) ? d->n_stacks : 0;
 	int r;
 
-	if (m->dict && m->dict != d) {
+	if (m->map.from != d) {
 		r = merge_flush(m);
 		if (r < 0)
 			return r;
+		dict_map_done(&m->map);
+		dict_map_init(&m->map, d, m->p->dict);
 	}
-	m->dict = d;
 	r = ARRAY_GROW(m->direct, m->cap_direct, n);
 	return r < 0 ? r : lens_use(&m->lens, d);
 }
 
-static int cell_of(struct merge *m, struct ids i, uint32_t id, bool direct, uint32_t last,
-		   uint32_t *ret_cell)
+static int direct_cell(struct merge *m, struct ids i, uint32_t id, uint32_t *ret_cell)
 {
-	uint32_t guess = m->cells[last].follow;
-	int r = 0;
+	int r = m->direct[id] ? 0 : add_cell(m, i, &m->direct[id]);
 
-	if (direct) {
-		if (!m->direct[id])
-			r = add_cell(m, i, &m->direct[id]);
-		*ret_cell = m->direct[id];
-		return r;
-	}
-	if (guess && same_ids(&m->cells[guess], i)) {
-		*ret_cell = guess;
-		return 0;
-	}
-	r = hashed_cell(m, i, ret_cell);
-	if (r == 0)
-		m->cells[last].follow = *ret_cell;
+	*ret_cell = m->direct[id];
 	return r;
 }
 
 int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 {
 	bool locks = m->sel->type == PROFILE_FUTEX, by_series, direct;
-	uint32_t last = 0;
 	int r = use_dict(m, d);
 
 	if (r < 0)
@@ -234,6 +218,7 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 			.aux = locks && c->aux[n] < d->n_locks ? c->aux[n] : 0,
 		};
 		struct cell *cell;
+		uint32_t at;
 
 		if (!accepted(m, i))
 			continue;
@@ -241,10 +226,11 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 		i.stack &= m->projection.stack;
 		i.key &= m->projection.key;
 		i.aux &= m->projection.aux;
-		r = cell_of(m, i, by_series ? i.series : i.stack, direct, last, &last);
+		r = direct ? direct_cell(m, i, by_series ? i.series : i.stack, &at)
+			   : hashed_cell(m, i, &at);
 		if (r < 0)
 			return r;
-		cell = &m->cells[last];
+		cell = &m->cells[at];
 		cell->count += c->count[n];
 		cell->value += c->value[n];
 		cell->max = MAX(cell->max, c->max[n]);
@@ -260,11 +246,11 @@ static int64_t or_none(int64_t mapped)
 	return mapped == -EBADMSG ? 0 : mapped;
 }
 
-static int flush_cell(struct merge *m, struct dict_map *map, const struct cell *cell)
+static int flush_cell(struct merge *m, const struct cell *cell)
 {
-	int64_t series = or_none(dict_map_series(map, cell->series));
-	int64_t stack = or_none(dict_map_stack(map, cell->stack));
-	int64_t lock = or_none(dict_map_lock(map, cell->aux));
+	int64_t series = or_none(dict_map_series(&m->map, cell->series));
+	int64_t stack = or_none(dict_map_stack(&m->map, cell->stack));
+	int64_t lock = or_none(dict_map_lock(&m->map, cell->aux));
 
 	if (series < 0 || stack < 0 || lock < 0)
 		return (int)MIN(series, MIN(stack, lock));
@@ -275,20 +261,16 @@ static int flush_cell(struct merge *m, struct dict_map *map, const struct cell *
 /* Cells become rows of the answer, in its ids; times are still microseconds. */
 static int merge_flush(struct merge *m)
 {
-	struct dict_map map;
 	int r = 0;
 
 	if (m->n_cells == 1)
 		return 0;
 	if (m->p->columns.n + m->n_cells > QUERY_MAX_ROWS)
 		return -E2BIG;
-	dict_map_init(&map, m->dict, m->p->dict);
 	for (size_t i = 1; r == 0 && i < m->n_cells; i++)
-		r = flush_cell(m, &map, &m->cells[i]);
-	dict_map_done(&map);
+		r = flush_cell(m, &m->cells[i]);
 	if (r < 0)
 		return r;
-	m->cells[0].follow = 0;
 	m->n_cells = 1;
 	if (m->slots)
 		memset(m->slots, 0, m->n_slots * sizeof(*m->slots));

@@ -169,7 +169,7 @@ static int scan_memory(struct scan *s)
 		const struct bucket *b = open ? src->open : src->closed[i];
 		int r;
 
-		if (src->cancelled && *src->cancelled)
+		if (src->cancelled && __atomic_load_n(src->cancelled, __ATOMIC_RELAXED))
 			return -ECANCELED;
 		if (s->stored[i])
 			continue;
