@@ -30,10 +30,12 @@ static struct process *process_at(struct process_table *t, uint32_t tgid, uint64
 {
 	struct process *p = table_newest(t, tgid);
 
-	/* A record from before this generation: its own predecessor has it, or nobody. */
+	if (!p)
+		return snapshot_find(t, tgid, 0);
+	/* A record from before this generation: a predecessor has it, or nobody. */
 	while (p && p->start_lo > boot_time(t, mono_ns))
 		p = p->older ? t->items[p->older] : NULL;
-	return p ?: snapshot_find(t, tgid, 0);
+	return p;
 }
 
 static void apply_thread_fork(struct process_table *t, const struct sideband_event *e)
@@ -49,14 +51,33 @@ static void apply_thread_fork(struct process_table *t, const struct sideband_eve
 		thread_set_name(p, e->tid, name);
 }
 
+/*
+ * Whether p is the child that the record tells of: found in /proc before the record was read, or within the
+ * time in which one number is not given out twice.
+ */
+static bool is_child(const struct process_table *t, const struct process *p,
+		     const struct sideband_event *e)
+{
+	uint64_t hi = boot_time(t, e->mono_ns);
+
+	if (p->start_lo > hi)
+		return false;
+	return p->known_mono_ns > e->mono_ns ||
+	       (p->known_mono_ns && p->start_hi + FORK_SLACK_NS >= hi);
+}
+
 static struct process *add_child(struct process_table *t, const struct sideband_event *e,
 				 struct process *before)
 {
 	uint64_t hi = boot_time(t, e->mono_ns), lo = hi > FORK_SLACK_NS ? hi - FORK_SLACK_NS : 0;
 
 	if (before) {
+		/* It cannot have started before the end of its predecessor, if that is known. */
+		uint64_t end = before->exit_mono_ns ? boot_time(t, before->exit_mono_ns)
+						    : before->start_hi + 1;
+
 		process_exit(before, e->mono_ns);
-		lo = MAX(lo, MIN(boot_time(t, before->exit_mono_ns), hi));
+		lo = MAX(lo, MIN(end, hi));
 	}
 	return table_add(t, e->pid, lo, hi);
 }
@@ -66,9 +87,7 @@ static void apply_process_fork(struct process_table *t, const struct sideband_ev
 	struct process *p = table_newest(t, e->pid), *parent;
 	struct name *comm;
 
-	/* Found in /proc before its record was read. */
-	if (p && !p->exit_mono_ns && p->known_mono_ns > e->mono_ns &&
-	    p->start_lo <= boot_time(t, e->mono_ns)) {
+	if (p && is_child(t, p, e)) {
 		p->parent = e->parent;
 		return;
 	}
@@ -85,7 +104,9 @@ static void apply_process_fork(struct process_table *t, const struct sideband_ev
 	if (!parent)
 		return;
 	process_inherit(p, parent);
-	process_set_loaded(p);
+	/* A parent that is not known itself has nothing to give. */
+	if (parent->exe || parent->kernel_thread)
+		process_set_loaded(p);
 	comm = thread_get_name(parent, e->parent_tid);
 	if (comm)
 		names_set(&t->names, &p->comm, name_ref(comm));
@@ -233,6 +254,9 @@ void event_apply(void *table, const struct sideband_event *e)
 {
 	struct process_table *t = table;
 
+	/* 0 and -1 stand for processes that our pid namespace does not show. */
+	if (e->type != SIDEBAND_KSYMBOL && (e->pid == 0 || e->pid > INT32_MAX))
+		return;
 	table_make_room(t);
 	switch (e->type) {
 	case SIDEBAND_FORK:

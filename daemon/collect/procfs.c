@@ -15,6 +15,7 @@
 #define MAP_LINE_MAX (4 * 4096 + 256)
 #define MAPS_BUFFER (2 * MAP_LINE_MAX)
 #define KERNEL_THREAD_FLAG 0x00200000 /* PF_KTHREAD */
+#define EXITING_FLAG 0x00000004 /* PF_EXITING */
 
 /* ---- numbers in text of known length -------------------------------------------------------------- */
 
@@ -111,6 +112,7 @@ int proc_parse_stat(const char *text, size_t len, struct proc_stat *ret)
 	if (!skip_fields(&c, 1) || !take_number(&c, 10, &s.start_ticks))
 		return -EBADMSG;
 	s.kernel_thread = flags & KERNEL_THREAD_FLAG;
+	s.exiting = flags & EXITING_FLAG;
 	s.threads = (uint32_t)MIN(threads, (uint64_t)UINT32_MAX);
 	*ret = s;
 	return 0;

@@ -22,6 +22,7 @@ struct proc_stat {
 	size_t comm_len;
 	char state;
 	bool kernel_thread;
+	bool exiting; /* its cgroup is not told truthfully any more */
 	uint32_t threads;
 	uint64_t start_ticks; /* since boot, in the reader's time namespace; USER_HZ */
 };

@@ -13,7 +13,6 @@
 
 #define LINK_MAX_BYTES 4200
 #define CGROUP_LIMIT 65536
-#define CMDLINE_LIMIT 16384
 /* Data mappings listed per process, for locks. */
 #define DATA_MAPS_MAX 16384
 /*
@@ -137,10 +136,12 @@ static void read_exe(struct process *p, int pid_fd)
 	names_set(&p->table->names, &p->exe, names_get(&p->table->names, path, len));
 }
 
-static void refresh(struct process *p, int pid_fd)
+static void refresh(struct process *p, int pid_fd, const struct proc_stat *st)
 {
 	read_owner(p, pid_fd);
-	read_cgroup(p, pid_fd);
+	/* Whoever exits is shown in the root of version 1 hierarchies. */
+	if (!st->exiting || !p->cgroup)
+		read_cgroup(p, pid_fd);
 	p->read_mono_ns = p->table->now_mono_ns;
 }
 
@@ -151,7 +152,7 @@ void snapshot_refresh(struct process *p)
 
 	/* When it is gone, what is known is the last word. */
 	if (pid_fd >= 0)
-		refresh(p, pid_fd);
+		refresh(p, pid_fd, &st);
 }
 
 /* ---- mappings ----------------------------------------------------------------------------------------------- */
@@ -184,8 +185,8 @@ static int memory_fd(const struct process *p, const struct proc_stat *st, int pi
 struct reading {
 	struct process *p;
 	int pid_fd;
+	uint64_t mono_ns; /* when it began */
 	struct mapping_list list;
-	const struct proc_map *last; /* data: the file whose .bss may follow */
 };
 
 static struct object *see(const struct reading *rd, const struct proc_map *m)
@@ -200,22 +201,36 @@ static struct object *see(const struct reading *rd, const struct proc_map *m)
 		.path_len = m->path_len,
 		.dev = m->dev,
 		.ino = m->ino,
-		.mono_ns = rd->p->table->now_mono_ns,
+		.mono_ns = rd->mono_ns,
 	};
 
 	return binaries_see(rd->p->table->binaries, &s);
+}
+
+/* The object that lies there already, so that a second look costs no system call. */
+static struct object *known(const struct process *p, const struct proc_map *m)
+{
+	const struct mapping *now = image_find(p->image, UINT64_MAX, m->start);
+	const struct object *o = now ? now->object : NULL;
+
+	if (!o || now->end < m->end || o->kind != BINARY_ELF || o->identity.ino != m->ino ||
+	    o->identity.dev != m->dev || now->offset + (m->start - now->start) != m->offset)
+		return NULL;
+	return object_ref(now->object);
 }
 
 static int add_executable(void *ctx, const struct proc_map *m)
 {
 	struct reading *rd = ctx;
 	struct process_table *t = rd->p->table;
-	struct mapping new = { .start = m->start, .end = m->end, .from_mono_ns = t->now_mono_ns };
+	struct mapping new = { .start = m->start, .end = m->end, .from_mono_ns = rd->mono_ns };
 
 	if (!m->exec)
 		return 0;
 	/* Bounded work: what the list has no room for is not looked at. */
-	if (rd->list.n >= t->o.max_mappings || !(new.object = see(rd, m))) {
+	if (rd->list.n < t->o.max_mappings)
+		new.object = known(rd->p, m) ?: see(rd, m);
+	if (!new.object) {
 		t->refused_mappings++;
 		return 0;
 	}
@@ -227,11 +242,11 @@ static int add_executable(void *ctx, const struct proc_map *m)
 
 static void read_maps(struct process *p, int pid_fd)
 {
-	struct reading rd = { .p = p, .pid_fd = pid_fd };
+	struct reading rd = { .p = p, .pid_fd = pid_fd, .mono_ns = mono_now_ns() };
 
 	/* 0 mappings: its memory has gone, and what is known of it is all there will be. */
 	if (proc_each_map(pid_fd, add_executable, &rd) > 0 && image_own(&p->image) == 0) {
-		image_replace(p->image, &rd.list, p->table->now_mono_ns);
+		image_replace(p->image, &rd.list, rd.mono_ns);
 		process_mark_dirty(p);
 	}
 	mapping_list_done(&rd.list, p->table->binaries);
@@ -248,52 +263,22 @@ static void find_exe_object(struct process *p)
 	process_set_object(p, &p->exe_object, found);
 }
 
-static const char *base_name(const char *path)
+/*
+ * What a dynamic loader was told to run: the mapped file that is no library by its name. Its command line would
+ * say it, but that is memory of the process, which may never answer.
+ */
+static void find_program(struct process *p)
 {
-	const char *slash = strrchr(path, '/');
+	struct object *found = NULL;
 
-	return slash ? slash + 1 : path;
-}
+	if (p->exe_object && is_loader(p->exe_object->name))
+		for (size_t i = 0; i < p->image->n && !found; i++) {
+			struct object *o = p->image->maps[i].object;
 
-/* What stands behind the loader's own options: "ld.so --library-path DIR ./prog args". */
-static const char *program_argument(const char *p, const char *end)
-{
-	static const char *const with_value[] = {
-		"--library-path",	  "--inhibit-rpath",	"--audit", "--preload", "--argv0",
-		"--glibc-hwcaps-prepend", "--glibc-hwcaps-mask"
-	};
-
-	p += strlen(p) + 1;
-	while (p < end && str_skip_prefix(p, "--")) {
-		for (size_t i = 0; i < ARRAY_SIZE(with_value) && p < end; i++)
-			if (streq(p, with_value[i])) {
-				p += strlen(p) + 1;
-				break;
-			}
-		if (p < end)
-			p += strlen(p) + 1;
-	}
-	return p < end ? p : NULL;
-}
-
-static void find_program(struct process *p, int pid_fd)
-{
-	_cleanup_(strbuf_done) struct strbuf text = {};
-	const char *program;
-
-	process_set_object(p, &p->program, NULL);
-	if (!is_loader(base_name(name_str(p->exe))) ||
-	    read_file_at(pid_fd, "cmdline", CMDLINE_LIMIT, &text) < 0 || text.len == 0)
-		return;
-	program = program_argument(text.data, text.data + text.len);
-	for (size_t i = 0; program && i < p->image->n; i++) {
-		struct object *o = p->image->maps[i].object;
-
-		if (o->kind == BINARY_ELF && streq(o->name, base_name(program))) {
-			process_set_object(p, &p->program, object_ref(o));
-			return;
+			if (o->kind == BINARY_ELF && o != p->exe_object && !strstr(o->name, ".so"))
+				found = object_ref(o);
 		}
-	}
+	process_set_object(p, &p->program, found);
 }
 
 static void load(struct process *p, int pid_fd, const struct proc_stat *st)
@@ -303,13 +288,13 @@ static void load(struct process *p, int pid_fd, const struct proc_stat *st)
 	p->kernel_thread = st->kernel_thread;
 	p->multi_threaded |= st->threads > 1;
 	read_comm(p, st);
-	refresh(p, pid_fd);
+	refresh(p, pid_fd, st);
 	fd = memory_fd(p, st, TAKE_FD(pid_fd));
 	if (fd >= 0 && !p->kernel_thread) {
 		read_exe(p, fd);
 		read_maps(p, fd);
 		find_exe_object(p);
-		find_program(p, fd);
+		find_program(p);
 	}
 	close_fd(fd);
 }
@@ -397,7 +382,7 @@ static int add_data_map(void *ctx, const struct proc_map *m)
 
 void snapshot_data(struct process *p)
 {
-	struct reading rd = { .p = p };
+	struct reading rd = { .p = p, .mono_ns = mono_now_ns() };
 	struct proc_stat st;
 	int pid_fd = open_same(p, &st);
 
@@ -415,6 +400,26 @@ void snapshot_data(struct process *p)
 
 /* ---- the list of processes --------------------------------------------------------------------------------------- */
 
+/* Nothing runs there any more, and no record will tell of its end again. */
+static bool is_dead(const struct proc_stat *st)
+{
+	return (st->state == 'Z' || st->state == 'X') && st->threads < 2;
+}
+
+static struct process *add_new(struct process_table *t, const struct proc_stat *st, uint64_t lo,
+			       uint64_t hi)
+{
+	struct process *p = table_add(t, st->pid, lo, hi);
+
+	if (!p)
+		return NULL;
+	p->known_mono_ns = mono_now_ns();
+	p->kernel_thread = st->kernel_thread;
+	p->multi_threaded = true; /* for all we know */
+	read_comm(p, st);
+	return p;
+}
+
 static struct process *add_from_stat(struct process_table *t, const struct proc_stat *st)
 {
 	struct process *p, *before = table_newest(t, st->pid);
@@ -422,20 +427,19 @@ static struct process *add_from_stat(struct process_table *t, const struct proc_
 
 	tick_interval(t, st->start_ticks, &lo, &hi);
 	if (before && overlaps(before, lo, hi)) {
-		process_revive(before);
-		before->scan = t->scan;
-		return before;
+		p = before;
+	} else {
+		if (before)
+			process_exit(before, t->now_mono_ns);
+		p = add_new(t, st, lo, hi);
 	}
-	if (before)
-		process_exit(before, t->now_mono_ns);
-	p = table_add(t, st->pid, lo, hi);
 	if (!p)
 		return NULL;
-	p->known_mono_ns = t->now_mono_ns;
 	p->scan = t->scan;
-	p->kernel_thread = st->kernel_thread;
-	p->multi_threaded = true; /* for all we know */
-	read_comm(p, st);
+	if (is_dead(st))
+		process_exit(p, t->now_mono_ns);
+	else
+		process_revive(p);
 	return p;
 }
 
