@@ -33,11 +33,14 @@ struct task_struct {
 	unsigned int __state;
 	void *stack;
 	unsigned int flags;
+	int on_cpu;
 	struct sched_info sched_info;
 	struct mm_struct *mm;
 	int exit_state;
 	int pid;
 	int tgid;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	__u64 start_boottime;
 	struct task_struct *group_leader;
 };
@@ -105,7 +108,19 @@ struct perf_context {
 	__u64 addr;
 };
 
-/* For its size alone: where the saved registers lie before bpf_task_pt_regs (5.15). */
+/* As the kernel saves them on entry; its size alone matters before bpf_task_pt_regs (5.15). */
 struct pt_regs {
-	unsigned long first;
+#if defined(__TARGET_ARCH_x86)
+	unsigned long r10;
+	unsigned long bx;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long orig_ax;
+#else
+	__u64 regs[31];
+	__u64 orig_x0;
+	__s32 syscallno;
+#endif
 } __attribute__((preserve_access_index));

@@ -15,7 +15,11 @@
 #include "maps.bpf.h"
 #include "stack.bpf.h"
 #include "task.bpf.h"
+#include "calls.bpf.h"
 
 #include "oncpu.bpf.c"
+#include "offcpu.bpf.c"
+#include "futex.bpf.c"
+#include "syscall.bpf.c"
 
 char LICENSE[] SEC("license") = "GPL";

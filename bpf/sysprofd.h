@@ -120,7 +120,7 @@ struct thread_record {
 	u32 type; /* RECORD_THREAD_EXIT, 0 from the iterator */
 	u32 tgid;
 	u32 tid;
-	u32 state; /* bit 0: off-CPU now; bits 8..15: enum off_cause of the wait in progress */
+	u32 state; /* THREAD_*; bits 8..15: enum off_cause of the wait in progress */
 	u64 start; /* of the process */
 	u64 thread_start; /* of this thread: start_boottime */
 	u64 off_ns; /* all ended waits that began blocked, run-queue delay after wakeup included */
@@ -129,11 +129,32 @@ struct thread_record {
 	u64 preempted_n;
 	u64 yield_ns; /* the part of preempted_ns that was asked for: sched_yield */
 	u64 yield_n;
-	u64 run_delay_ns; /* task->sched_info.run_delay since this thread is known to us */
+	u64 run_delay_ns; /* task->sched_info.run_delay inside the waits of off_ns and the one in progress */
 	u64 since_mono_ns; /* begin of the wait in progress, or 0 */
 	u64 now_mono_ns; /* when this record was made */
 };
 SHARED_ASSERT(sizeof(struct thread_record) == 104);
+#define THREAD_OFF_CPU 1U
+#define THREAD_WAIT_FOLLOWS 2U /* the iterator wrote a wait_record behind this */
+
+/* A wait in progress that is kept, at a bucket's end. */
+struct wait_record {
+	u64 ns; /* weighted, less what earlier buckets were told */
+	u64 ip, sp, fp; /* user registers */
+	u32 task_state;
+	u32 nr_kernel;
+	u32 word; /* size of a saved register, 0: there is no user side */
+	u32 pad;
+	/* u64 ips[nr_kernel] follows, leaf first */
+};
+SHARED_ASSERT(sizeof(struct wait_record) == 48);
+
+/* Where the stack of a thread that resumes is taken. */
+enum resume_hook {
+	RESUME_SCHED_EXIT = 0, /* tp_btf/sched_exit_tp, 6.16 */
+	RESUME_KPROBE = 1, /* kprobe on finish_task_switch */
+	RESUME_SPLIT = 2, /* kernel side at the switch, user side at the next sys_exit */
+};
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
@@ -186,6 +207,19 @@ struct syscall_key {
 SHARED_ASSERT(sizeof(struct syscall_key) == 16);
 
 /* value: u64 calls */
+
+/* In front of the count map, one per CPU and set: the calls that this CPU repeats. */
+#define CALL_LINES_BITS 9
+#define CALL_LINES (1U << CALL_LINES_BITS)
+struct call_line {
+	struct syscall_key key;
+	u64 calls; /* not yet in the count map; 0: the line is free */
+};
+struct call_cache {
+	u64 seen; /* calls that came here */
+	struct call_line lines[CALL_LINES];
+};
+SHARED_ASSERT(sizeof(struct call_cache) == 8 + CALL_LINES * 24);
 
 enum futex_class {
 	FUTEX_CLASS_WAIT = 1, /* WAIT, WAIT_BITSET, futex_wait */

@@ -2,36 +2,32 @@
 /*
  * What is remembered of a thread between its switches. It follows the task: task storage, which the kernel
  * frees with the task, where task storage allocates without going into reclaim (a switch holds the run-queue
- * lock); a preallocated hash by tid elsewhere, whose entries sched_process_exit deletes.
+ * lock); a preallocated hash by tid elsewhere, whose entries the thread's last switch deletes.
  */
 #pragma once
 
-/* A user stack that was sent, so that a thread that sleeps at the same place again need not be walked. */
-struct task_stack_cache {
-	u64 ip, sp, fp;
-	u64 id;
-	u32 window;
-	u32 pad;
-};
-
 struct task_state {
+	u64 thread_start; /* tells a reused tid; 0: this state is new */
+	u32 seq; /* odd while the state changes */
+	u32 cause; /* enum off_cause of the wait in progress, or the last one */
 	u64 stamp; /* switched out at this time (monotonic), or 0: running */
-	u64 theta; /* this wait's stack is kept when it lasts at least so long */
-	u64 run_delay_base; /* sched_info.run_delay when this thread became known */
-	u64 run_delay_out; /* ... at switch-out */
+	u64 theta; /* this wait is kept when it lasts at least so long */
+	u64 threshold; /* T when theta was drawn */
+	u64 run_delay_base; /* sched_info.run_delay at the latest switch-out */
+	u64 run_queue_ns; /* run-queue delay inside off_ns, up to that switch-out */
 	u64 off_ns, off_n; /* ended waits that began blocked */
 	u64 preempted_ns, preempted_n; /* ended waits that began runnable */
-	u64 yield_ns, yield_n; /* the part of them that was asked for */
-	u64 futex_ns; /* blocked so far in the futex call in progress */
-	u64 reported_ns; /* of the wait in progress: already in an earlier window */
-	u64 thread_start; /* tells a reused tid */
-	u32 futex_n;
-	u32 seq; /* counts waits */
-	u32 reported_seq; /* the wait that reported_ns belongs to */
-	u32 cause; /* enum off_cause of the wait in progress */
-	u32 task_state; /* TASK_* bits at switch-out */
-	s32 nr; /* system call it waits in, or -1 */
-	struct task_stack_cache cache;
+	u64 yield_ns, yield_n; /* the part of them that was asked for, and the wait for the first turn */
+	u64 reported_ns; /* weighted, of the wait that began at reported_stamp: told already */
+	u64 reported_stamp;
+	u64 futex_ns; /* blocked so far in the futex call in progress, */
+	u32 futex_n; /* so many times */
+	u32 task_state; /* TASK_* bits of the wait */
+	u8 in_call; /* the wait is inside a system call, */
+	u8 in_futex; /* one for a futex */
+	u8 split; /* an entry in split_waits is this thread's */
+	u8 ended; /* the thread is gone, the task not yet freed */
+	u32 pad;
 };
 
 /* Set before load. Where it is false the map is not created and the branch is dead code to the verifier. */

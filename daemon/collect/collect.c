@@ -20,6 +20,9 @@
 
 static const struct source_ops *const source_ops[SOURCE_N] = {
 	[SOURCE_ON_CPU] = &oncpu_ops,
+	[SOURCE_OFF_CPU] = &waits_ops,
+	[SOURCE_SYSCALLS] = &syscalls_ops,
+	[SOURCE_FUTEX] = &futex_ops,
 };
 
 static const char *const source_names[SOURCE_N] = {

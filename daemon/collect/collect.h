@@ -22,6 +22,8 @@ struct collect_options {
 	uint32_t ring_bytes; /* 0: 1 MiB per 4 CPUs, at least 1 MiB, a power of two */
 	uint64_t slice_ns; /* the longest window: sizes maps */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
+	unsigned skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
+	bool force_classic; /* test hook: classic tracepoints although tp_btf loses nothing here */
 	/* A burst (record): only these count. Empty for the recorder. */
 	const uint32_t *only_tgids;
 	size_t n_only_tgids;

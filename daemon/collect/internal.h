@@ -38,7 +38,7 @@ struct source_ops {
 	void (*free)(struct collector *c);
 };
 
-extern const struct source_ops oncpu_ops;
+extern const struct source_ops oncpu_ops, waits_ops, syscalls_ops, futex_ops;
 const struct source_ops *source_ops_of(enum source s); /* NULL when there is none */
 
 struct source_run {
@@ -66,9 +66,21 @@ struct program_misses {
 	uint64_t misses; /* up to the last drain */
 };
 
+/* What hooks.c found out about this kernel. */
+struct hooks {
+	bool probed;
+	bool task_storage; /* fit for a context switch */
+	bool prev_state; /* sched_switch tells the state of the thread that leaves */
+	bool sched_exit; /* there is sched_exit_tp */
+	bool classic; /* count calls at the classic tracepoint */
+	bool no_tracefs; /* which could not be attached */
+	char finish_task_switch[128]; /* its symbol, or "" */
+};
+
 struct collector {
 	struct collect_options o;
 	struct sysprofd_bpf *skel;
+	struct hooks hooks;
 	struct source_run sources[SOURCE_N];
 	unsigned cpu_ids; /* largest possible CPU id + 1 */
 	unsigned cpus_possible; /* values of a per-CPU map */
@@ -112,6 +124,18 @@ void slice_balance(struct slice *s, enum source source, uint64_t drained);
  * when its stack never arrived or is not the only one with this id.
  */
 uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id, uint64_t n);
+
+/* ---- hooks.c ------------------------------------------------------------------------------------- */
+
+#define WALKS_PER_SECOND 1000 /* per CPU, where options leave it open */
+
+int hooks_probe(struct collector *c);
+/* _use before load, _attach after it; each may be called by several sources. */
+int hooks_use_switch(struct collector *c);
+int hooks_attach_switch(struct collector *c);
+int hooks_attach_resume(struct collector *c, enum resume_hook hook);
+int hooks_use_sys_exit(struct collector *c);
+int hooks_attach_sys_exit(struct collector *c);
 
 /* ---- ring.c --------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,700 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Off-CPU time: exact totals per thread, stacks sampled by duration.
+ *
+ * sched_switch counts for both threads of a switch with one clock reading: it stamps the one that leaves and
+ * closes the wait of the one that comes. A wait of at least T is always kept, a shorter one of length d with
+ * probability d / T: at switch-out a threshold theta, uniform in (0, T], is drawn, and the wait is kept when
+ * it lasts theta or longer. It then stands for max(d, T), so that sums are unbiased, and everyone who looks
+ * at the wait on its way (the iterator at a bucket's end, the resume) agrees on whether it is kept.
+ *
+ * The stack of a kept wait is walked in the context of the thread that resumes, where its user memory can be
+ * read. sched_switch leaves a note in this CPU's slot; the resume hook, which runs next on the same CPU
+ * without a switch in between, takes it:
+ *	sched_exit_tp		6.16 and later; the cheapest
+ *	finish_task_switch	a kprobe before that
+ *	none			neither: the kernel stack is taken at the switch from outside, the user stack at
+ *				the thread's next sys_exit or switch-out (split capture)
+ *
+ * The state of a thread is written by the CPU that switches it, under the run-queue lock. The iterator reads
+ * it meanwhile and retries while `seq` is odd or moves; on CPUs that reorder stores it may yet read a mixture,
+ * which the daemon bounds by the time that passed and makes up for in the next window.
+ */
+#pragma once
+
+#define TASK_INTERRUPTIBLE 1U
+#define TASK_DEAD 0x80U
+#define TASK_WAKING 0x200U
+#define TASK_STATE_KEY 0x50fU /* S, D, T, t, killable, no-load: what tells kinds of waits apart */
+
+#define NEVER_KEPT (~0ULL)
+
+const volatile bool off_cpu_enabled = false; /* else only what futex waits need */
+const volatile bool switch_has_prev_state = false; /* sched_switch has a fourth argument (5.18) */
+const volatile u32 resume_hook = RESUME_SCHED_EXIT;
+const volatile u32 walks_per_second = 1000; /* per CPU */
+const volatile u64 attached_boot_ns = 0; /* threads that started later are known from their birth */
+
+/* T. Written by the daemon alone. */
+volatile u64 threshold_ns = 0;
+
+/* ---- walks are rationed --------------------------------------------------------------------------- */
+
+struct walk_ration {
+	u64 second;
+	u32 walks;
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SOURCE_N);
+	__type(key, u32);
+	__type(value, struct walk_ration);
+} walk_rations SEC(".maps");
+
+/* Whether this CPU may walk another stack in this second (of 2^30 ns). */
+static __always_inline bool walk_granted(u32 source, u64 now)
+{
+	struct walk_ration *r = bpf_map_lookup_elem(&walk_rations, &source);
+
+	if (!r)
+		return false;
+	if (r->second != now >> 30) {
+		r->second = now >> 30;
+		r->walks = 0;
+	}
+	if (r->walks >= walks_per_second)
+		return false;
+	r->walks++;
+	return true;
+}
+
+/* ---- drawing and weighing -------------------------------------------------------------------------- */
+
+/* Uniform in (0, t]. The low bits of a nanosecond stamp are noise; the finalizer spreads them. */
+static __always_inline u64 draw_theta(u64 t, u64 stamp, u32 tid)
+{
+	u64 u = (hash_finish(stamp ^ (u64)tid << 40) >> 40) + 1; /* 1 .. 2^24 */
+
+	return u * t >> 24;
+}
+
+static __always_inline u64 wait_weight(u64 d, u64 t)
+{
+	return d > t ? d : t;
+}
+
+static __always_inline u64 wait_events_q8(u64 d, u64 t)
+{
+	return d >= t ? 256 : 256 * t / (d ?: 1);
+}
+
+/* ---- a wait that is kept -------------------------------------------------------------------------- */
+
+/* What the resume hook must know of the wait that just ended. */
+struct resume_note {
+	u32 tid; /* 0: nothing to do */
+	u32 cause;
+	u32 task_state;
+	u32 in_call; /* the thread waited inside a system call */
+	u64 d;
+	u64 threshold;
+	u64 reported_ns; /* weighted, told at ends of buckets */
+	u64 run_delay_base;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct resume_note);
+} resume_notes SEC(".maps");
+
+/* One writer per key: the thread itself. */
+static __always_inline long wait_add(void *map, struct off_cpu_key *key, u64 events_q8, u64 ns)
+{
+	struct off_cpu_value first = { .samples = 1, .events_q8 = events_q8, .ns = ns };
+	struct off_cpu_value *v = bpf_map_lookup_elem(map, key);
+
+	if (!v)
+		return bpf_map_update_elem(map, key, &first, BPF_ANY);
+	v->samples++;
+	v->events_q8 += events_q8;
+	v->ns += ns;
+	return 0;
+}
+
+static __always_inline void wait_count(u32 w, struct account *a, struct off_cpu_key *key, u64 events_q8, u64 ns)
+{
+	long r = w & 1 ? wait_add(&off_cpu_b, key, events_q8, ns) :
+			 wait_add(&off_cpu_a, key, events_q8, ns);
+
+	a->seen++;
+	if (r)
+		account_refused(a, r);
+	else
+		a->stored++;
+}
+
+/*
+ * Counts the wait under the stack in key->stack: what was not told yet of its weight, split into the time
+ * until the thread was woken and the time it then waited for a CPU.
+ */
+static __always_inline void wait_store(u32 w, struct account *a, struct off_cpu_key *key,
+				       const struct resume_note *n, u64 run_delay)
+{
+	u64 events = wait_events_q8(n->d, n->threshold), ns = wait_weight(n->d, n->threshold);
+	u64 total = ns > n->reported_ns ? ns - n->reported_ns : 0, queued = 0;
+
+	if (n->cause == OFF_BLOCKED) {
+		queued = run_delay - n->run_delay_base;
+		/* Another clock, read at other moments: it may exceed the wait by a little. */
+		if (queued > n->d)
+			queued = n->d;
+		/* The weight scales both parts alike. T is below 2^32, so this does not overflow. */
+		if (n->d < n->threshold)
+			queued = queued * n->threshold / (n->d ?: 1);
+		if (queued > total)
+			queued = total;
+	}
+	key->cause = n->cause;
+	wait_count(w, a, key, events, total - queued);
+	if (queued) {
+		key->cause = OFF_RUN_QUEUE;
+		wait_count(w, a, key, events, queued);
+	}
+}
+
+/* The stack of the current thread, which just resumed. `ctx` is the context of a tracing program. */
+static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a, struct task_struct *task,
+					const struct off_cpu_key *key)
+{
+	struct scratch *s;
+	int slot;
+	u64 id;
+
+	if (!walk_granted(SOURCE_OFF_CPU, bpf_ktime_get_ns())) {
+		a->lost[LOSS_SHED]++;
+		return STACK_ID_NONE;
+	}
+	slot = scratch_claim();
+	s = slot >= 0 ? scratch_at(slot) : NULL;
+	if (!s) {
+		a->lost[LOSS_SCRATCH_BUSY]++;
+		return STACK_ID_NONE;
+	}
+	stack_begin(s, w, SOURCE_OFF_CPU, key->tgid, key->start);
+	s->rec.nr_kernel = kernel_frames(bpf_get_stack(ctx, s->ips, KERNEL_STACK_BYTES, 0));
+	stack_user_regs_of_current(s, task);
+	id = stack_send(s, slot, a);
+	scratch_release(s);
+	return id;
+}
+
+/* Takes the note that sched_switch left for the thread that is now current. */
+static __always_inline void resume(void *ctx, struct resume_note *n)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct off_cpu_key key = {};
+	u64 id = bpf_get_current_pid_tgid();
+	struct account *a;
+	u32 w = window;
+
+	if (n->tid != (u32)id)
+		goto out;
+	a = account_of(w, SOURCE_OFF_CPU);
+	if (!a)
+		goto out;
+	key.tgid = id >> 32;
+	key.tid = id;
+	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
+	key.task_state = n->task_state;
+	key.stack = resume_stack(ctx, w, a, task, &key);
+	wait_store(w, a, &key, n, BPF_CORE_READ(task, sched_info.run_delay));
+out:
+	n->tid = 0;
+}
+
+SEC("tp_btf/sched_exit_tp")
+int BPF_PROG(offcpu_sched_exit, bool is_switch)
+{
+	u32 zero = 0;
+	struct resume_note *n = bpf_map_lookup_elem(&resume_notes, &zero);
+
+	if (n && n->tid)
+		resume(ctx, n);
+	return 0;
+}
+
+/* Attached to finish_task_switch under the name that it has on this kernel. */
+SEC("kprobe")
+int offcpu_finish_task_switch(void *ctx)
+{
+	u32 zero = 0;
+	struct resume_note *n = bpf_map_lookup_elem(&resume_notes, &zero);
+
+	if (n && n->tid)
+		resume(ctx, n);
+	return 0;
+}
+
+/* ---- split capture --------------------------------------------------------------------------------- */
+
+/* A kept wait whose user side is still to be walked. */
+struct split_wait {
+	struct resume_note note;
+	u32 nr_kernel;
+	u32 pad;
+	u64 ips[MAX_KERNEL_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u32); /* tid */
+	__type(value, struct split_wait);
+} split_waits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct split_wait);
+} split_scratch SEC(".maps");
+
+/* At the switch to `next`, under the run-queue lock: its kernel stack from outside. */
+static __always_inline bool split_begin(struct task_struct *next, const struct resume_note *n)
+{
+	u32 zero = 0, tid = n->tid;
+	struct split_wait *s = bpf_map_lookup_elem(&split_scratch, &zero);
+	struct account *a;
+
+	if (!s)
+		return false;
+	s->note = *n;
+	s->nr_kernel = kernel_frames(bpf_get_task_stack(next, s->ips, sizeof(s->ips), 0));
+	if (!bpf_map_update_elem(&split_waits, &tid, s, BPF_ANY))
+		return true;
+	a = account_of(window, SOURCE_OFF_CPU);
+	if (a) {
+		a->seen++;
+		a->lost[LOSS_STATE_FULL]++;
+	}
+	return false;
+}
+
+/* In the context of the thread, before it leaves the kernel or waits again. */
+static __always_inline void split_finish(struct task_struct *task)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	struct off_cpu_key key = { .tgid = id >> 32, .tid = id };
+	struct split_wait *p = bpf_map_lookup_elem(&split_waits, &key.tid);
+	struct scratch *s;
+	struct account *a;
+	u32 w = window;
+	int slot;
+
+	a = account_of(w, SOURCE_OFF_CPU);
+	if (!p || !a)
+		return;
+	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
+	key.task_state = p->note.task_state;
+	if (!walk_granted(SOURCE_OFF_CPU, bpf_ktime_get_ns())) {
+		a->lost[LOSS_SHED]++;
+		goto store;
+	}
+	slot = scratch_claim();
+	s = slot >= 0 ? scratch_at(slot) : NULL;
+	if (!s) {
+		a->lost[LOSS_SCRATCH_BUSY]++;
+		goto store;
+	}
+	stack_begin(s, w, SOURCE_OFF_CPU, key.tgid, key.start);
+	if (!bpf_probe_read_kernel(s->ips, sizeof(p->ips), p->ips))
+		s->rec.nr_kernel = p->nr_kernel;
+	/* The call that it waited in is not over, so its user stack is still that of the wait. */
+	if (p->note.in_call)
+		stack_user_regs_of_current(s, task);
+	else if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD))
+		s->rec.walk_end = WALK_PENDING;
+	key.stack = stack_send(s, slot, a);
+	scratch_release(s);
+store:
+	wait_store(w, a, &key, &p->note, BPF_CORE_READ(task, sched_info.run_delay));
+	bpf_map_delete_elem(&split_waits, &key.tid);
+}
+
+/* ---- the state of a thread -------------------------------------------------------------------------- */
+
+static __always_inline u32 run_state(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return ((struct task_struct___state *)task)->state;
+}
+
+/* Brackets around changes to a state that the iterator may be reading. */
+static __always_inline void state_change(struct task_state *t)
+{
+	barrier();
+	t->seq++;
+	barrier();
+}
+
+static __always_inline void state_init(struct task_struct *task, struct task_state *t)
+{
+	u64 delay = task->sched_info.run_delay;
+
+	t->run_delay_base = delay;
+	if (task->start_boottime >= attached_boot_ns) {
+		/* Born under our eyes: so far it waited for its first turn. */
+		t->preempted_ns = t->yield_ns = delay;
+		t->preempted_n = t->yield_n = 1;
+	}
+	t->thread_start = task->start_boottime;
+}
+
+/*
+ * The state of a thread, made when it has none. Tids are reused: an entry of the table by tid may be that of
+ * a thread that was reaped but whose last switch is still to come.
+ */
+static __always_inline struct task_state *thread_state(struct task_struct *task)
+{
+	struct task_state *t = task_state_of(task, task->pid, true);
+	struct account *a;
+
+	if (!t) {
+		a = account_of(window, SOURCE_OFF_CPU);
+		if (a) {
+			a->seen++;
+			a->lost[LOSS_STATE_FULL]++;
+		}
+		return NULL;
+	}
+	if (!use_task_storage && t->thread_start && t->thread_start != task->start_boottime)
+		__builtin_memset(t, 0, sizeof(*t));
+	if (!t->thread_start)
+		state_init(task, t);
+	return t;
+}
+
+static __always_inline void totals_of(struct task_struct *task, const struct task_state *t,
+				      struct thread_record *r)
+{
+	r->tgid = task->tgid;
+	r->tid = task->pid;
+	r->start = task->group_leader->start_boottime;
+	r->thread_start = t->thread_start;
+	r->off_ns = t->off_ns;
+	r->off_n = t->off_n;
+	r->preempted_ns = t->preempted_ns;
+	r->preempted_n = t->preempted_n;
+	r->yield_ns = t->yield_ns;
+	r->yield_n = t->yield_n;
+	r->run_delay_ns = t->run_queue_ns;
+	/* The delay of the latest wait is booked at the next switch-out. */
+	if (t->cause == OFF_BLOCKED)
+		r->run_delay_ns += task->sched_info.run_delay - t->run_delay_base;
+}
+
+/* The last switch of a thread, whose state ends here. */
+static __always_inline void thread_end(struct task_struct *task, u64 now)
+{
+	struct thread_record r = { .type = RECORD_THREAD_EXIT, .now_mono_ns = now };
+	struct task_state *t = task_state_of(task, task->pid, false);
+	struct account *a;
+
+	if (!t || t->thread_start != task->start_boottime)
+		return;
+	totals_of(task, t, &r);
+	t->ended = 1;
+	if (resume_hook == RESUME_SPLIT && t->split)
+		bpf_map_delete_elem(&split_waits, &r.tid);
+	task_state_forget(r.tid);
+	if (!off_cpu_enabled || !(r.off_n | r.preempted_n))
+		return;
+	if (!bpf_ringbuf_output(&ring, &r, sizeof(r), BPF_RB_NO_WAKEUP))
+		return;
+	a = account_of(window, SOURCE_OFF_CPU);
+	if (a) {
+		a->seen++;
+		a->lost[LOSS_EXIT_RING_FULL]++;
+	}
+}
+
+/* A call of the current thread returns. */
+static __always_inline void split_returns(struct task_struct *task, u32 tid)
+{
+	struct task_state *t = task_state_of(task, tid, false);
+
+	if (!t || !t->split)
+		return;
+	t->split = 0;
+	split_finish(task);
+}
+
+/* ---- the switch ------------------------------------------------------------------------------------ */
+
+static __always_inline void wait_begins(struct task_struct *task, struct task_state *t, u32 cause, u32 state,
+					int nr, u64 now)
+{
+	u64 threshold = threshold_ns;
+
+	t->cause = cause;
+	t->task_state = state & TASK_STATE_KEY;
+	t->in_call = nr >= 0;
+	/* A page fault inside the call may block as well, but not interruptibly. */
+	t->in_futex = futex_enabled && cause == OFF_BLOCKED && state & TASK_INTERRUPTIBLE &&
+		      nr_is_futex_wait(nr, task_is_compat(task));
+	t->threshold = threshold;
+	t->theta = off_cpu_enabled ? draw_theta(threshold, now, task->pid) : NEVER_KEPT;
+	t->stamp = now;
+}
+
+static __always_inline void switch_out(struct task_struct *task, bool preempt, u32 state, u64 now)
+{
+	struct task_state *t;
+	u32 cause = OFF_BLOCKED;
+	u64 delay;
+	int nr;
+
+	if (state & TASK_DEAD) {
+		thread_end(task, now);
+		return;
+	}
+	t = thread_state(task);
+	if (!t)
+		return;
+	if (resume_hook == RESUME_SPLIT && t->split) {
+		t->split = 0;
+		split_finish(task);
+	}
+	nr = task_nr(task);
+	if (preempt || !state)
+		cause = !preempt && nr_is_yield(nr, task_is_compat(task)) ? OFF_RUN_QUEUE : OFF_PREEMPTED;
+	state_change(t);
+	delay = task->sched_info.run_delay;
+	if (t->cause == OFF_BLOCKED)
+		t->run_queue_ns += delay - t->run_delay_base;
+	t->run_delay_base = delay;
+	wait_begins(task, t, cause, state, nr, now);
+	state_change(t);
+}
+
+/* The wait that just ended, of length d, is kept. */
+static __always_inline void wait_note(struct task_struct *task, struct task_state *t, u64 d)
+{
+	struct resume_note note = {}, *n = &note;
+	u32 zero = 0;
+
+	if (resume_hook != RESUME_SPLIT)
+		n = bpf_map_lookup_elem(&resume_notes, &zero);
+	if (!n)
+		return;
+	n->tid = task->pid;
+	n->cause = t->cause;
+	n->task_state = t->task_state;
+	n->in_call = t->in_call;
+	n->d = d;
+	n->threshold = t->threshold;
+	n->reported_ns = t->reported_stamp == t->stamp ? t->reported_ns : 0;
+	n->run_delay_base = t->run_delay_base;
+	if (resume_hook == RESUME_SPLIT)
+		t->split = split_begin(task, n);
+}
+
+static __always_inline void switch_in(struct task_struct *task, u64 now)
+{
+	struct task_state *t = task_state_of(task, task->pid, false);
+	u64 d;
+
+	if (!t || !t->stamp)
+		return;
+	d = now > t->stamp ? now - t->stamp : 0;
+	if (d >= t->theta)
+		wait_note(task, t, d);
+	state_change(t);
+	if (t->cause == OFF_BLOCKED) {
+		t->off_ns += d;
+		t->off_n++;
+		if (t->in_futex) {
+			t->futex_ns += d;
+			t->futex_n++;
+		}
+	} else {
+		t->preempted_ns += d;
+		t->preempted_n++;
+		if (t->cause == OFF_RUN_QUEUE) {
+			t->yield_ns += d;
+			t->yield_n++;
+		}
+	}
+	t->stamp = 0;
+	state_change(t);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(offcpu_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 state;
+
+	if (prev->pid) {
+		state = run_state(prev);
+		/* A waker on another CPU may be ahead of this tracepoint. */
+		if (state == TASK_WAKING && switch_has_prev_state)
+			state = ctx[3];
+		switch_out(prev, preempt, state, now);
+	}
+	if (next->pid)
+		switch_in(next, now);
+	return 0;
+}
+
+/* ---- the iterators --------------------------------------------------------------------------------- */
+
+#define SNAPSHOT_TRIES 4
+
+/* Working space; the daemon runs one iterator at a time. */
+struct iter_space {
+	struct task_state copy;
+	struct wait_record wait; /* ips follow it */
+	u64 ips[MAX_KERNEL_FRAMES];
+	u64 regs[REGS_WORDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct iter_space);
+} iter_spaces SEC(".maps");
+
+/* A copy of a state that was not changing while it was made. */
+static __always_inline bool state_snapshot(struct task_state *t, struct task_state *copy)
+{
+	for (int i = 0; i < SNAPSHOT_TRIES; i++) {
+		u32 seq = *(volatile u32 *)&t->seq;
+
+		if (seq & 1 || bpf_probe_read_kernel(copy, sizeof(*copy), t))
+			continue;
+		if (*(volatile u32 *)&t->seq == seq)
+			return true;
+	}
+	return false;
+}
+
+/* A thread that has not been switched since we came: its wait counts from now. */
+static __always_inline void state_adopt_wait(struct task_struct *task, struct task_state *t, u64 now)
+{
+	u64 switches = task->nvcsw + task->nivcsw;
+	u32 state = run_state(task);
+
+	if (task->on_cpu)
+		return;
+	wait_begins(task, t, state ? OFF_BLOCKED : OFF_PREEMPTED, state, task_nr(task), now);
+	/* It ran meanwhile: then the tracepoint has taken over. */
+	if (task->on_cpu || task->nvcsw + task->nivcsw != switches)
+		t->stamp = 0;
+}
+
+static __always_inline bool task_has_ended(struct task_struct *task)
+{
+	return task->exit_state || run_state(task) & TASK_DEAD;
+}
+
+/* The kernel stack and user registers of a thread that does not run. */
+static __always_inline void wait_describe(struct task_struct *task, struct iter_space *s)
+{
+	struct wait_record *r = &s->wait;
+
+	r->task_state = s->copy.task_state;
+	r->word = 0;
+	r->nr_kernel = kernel_frames(bpf_get_task_stack(task, s->ips, sizeof(s->ips), 0));
+	if (task->flags & (PF_KTHREAD | PF_IO_WORKER) || !task->mm)
+		return;
+	r->word = 8;
+	r->ip = r->sp = r->fp = 0;
+	if (bpf_probe_read_kernel(s->regs, sizeof(s->regs), task_regs(task)))
+		return;
+	r->ip = s->regs[REGS_IP];
+	r->sp = s->regs[REGS_SP];
+	r->fp = s->regs[REGS_FP];
+	if (REGS_IN_COMPAT(s->regs))
+		r->word = 4;
+}
+
+/*
+ * Writes the totals of a thread, and with `waits` also the wait that it is in, when that is kept. The kernel
+ * calls again for the same thread when its buffer was full, and drops what was written for it: so nothing is
+ * marked as told before all of it is written.
+ */
+static __always_inline int iterate(struct bpf_iter__task *ctx, bool waits)
+{
+	struct seq_file *seq = ctx->meta->seq;
+	struct task_struct *task = ctx->task;
+	struct thread_record r = {};
+	struct iter_space *s;
+	struct task_state *t;
+	u64 now, elapsed = 0, told = 0, weight;
+	u32 zero = 0, size;
+
+	if (!task || !task->pid)
+		return 0;
+	s = bpf_map_lookup_elem(&iter_spaces, &zero);
+	t = task_state_of(task, task->pid, !task_has_ended(task));
+	if (!s || !t)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!t->thread_start) {
+		state_init(task, t);
+		state_adopt_wait(task, t, now);
+	}
+	if (t->ended || t->thread_start != task->start_boottime || !state_snapshot(t, &s->copy))
+		return 0;
+	totals_of(task, &s->copy, &r);
+	r.now_mono_ns = now;
+	r.since_mono_ns = s->copy.stamp;
+	if (s->copy.stamp) {
+		r.state = THREAD_OFF_CPU | s->copy.cause << 8;
+		elapsed = now > s->copy.stamp ? now - s->copy.stamp : 0;
+	}
+	if (!waits || !elapsed || elapsed < s->copy.theta) {
+		bpf_seq_write(seq, &r, sizeof(r));
+		return 0;
+	}
+	wait_describe(task, s);
+	/* It resumed meanwhile: the resume tells it. */
+	if (*(volatile u32 *)&t->seq != s->copy.seq) {
+		bpf_seq_write(seq, &r, sizeof(r));
+		return 0;
+	}
+	r.state |= THREAD_WAIT_FOLLOWS;
+	if (s->copy.reported_stamp == s->copy.stamp)
+		told = s->copy.reported_ns;
+	weight = wait_weight(elapsed, s->copy.threshold);
+	s->wait.ns = weight > told ? weight - told : 0;
+	size = s->wait.nr_kernel;
+	asm volatile("" : "+r"(size));
+	if (size > MAX_KERNEL_FRAMES)
+		size = MAX_KERNEL_FRAMES;
+	if (bpf_seq_write(seq, &r, sizeof(r)) ||
+	    bpf_seq_write(seq, &s->wait, sizeof(s->wait) + size * sizeof(u64)))
+		return 0;
+	t->reported_ns = weight;
+	t->reported_stamp = s->copy.stamp;
+	return 0;
+}
+
+SEC("iter/task")
+int offcpu_totals(struct bpf_iter__task *ctx)
+{
+	return iterate(ctx, false);
+}
+
+SEC("iter/task")
+int offcpu_waits(struct bpf_iter__task *ctx)
+{
+	return iterate(ctx, true);
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The kernel hooks that off-CPU, syscalls and futex share, and which of their forms this kernel has.
+ *
+ * Features are asked for, in the kernel's type information or by a trial load; versions say nothing about
+ * kernels that distributions patch. sched_switch and sys_exit serve several sources: each asks for what it
+ * needs, and whoever comes first attaches.
+ */
+#include <bpf/btf.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "collect/internal.h"
+
+/* ---- what the kernel has -------------------------------------------------------------------------- */
+
+static bool struct_has(const struct btf *btf, const char *name, const char *member)
+{
+	int id = btf__find_by_name_kind(btf, name, BTF_KIND_STRUCT);
+	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, id) : NULL;
+
+	for (int i = 0; t && i < btf_vlen(t); i++)
+		if (streq(btf__name_by_offset(btf, btf_members(t)[i].name_off), member))
+			return true;
+	return false;
+}
+
+static int tracepoint_type(const struct btf *btf, const char *name)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "btf_trace_%s", name);
+	return btf__find_by_name_kind(btf, text, BTF_KIND_TYPEDEF);
+}
+
+/* Arguments of a tracepoint, or 0 when there is no such tracepoint. */
+static int tracepoint_args(const struct btf *btf, const char *name)
+{
+	int id = tracepoint_type(btf, name);
+	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, id) : NULL;
+
+	/* typedef, pointer, prototype; its first parameter is the kernel's own. */
+	for (int i = 0; t && i < 2; i++)
+		t = btf__type_by_id(btf, t->type);
+	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : 0;
+}
+
+/*
+ * Where the kernel would run a program on sys_exit that sleeps, preemption is not disabled around those that do
+ * not (7.2): then a program that was preempted on a CPU makes the calls of other threads there go uncounted.
+ */
+static bool sys_exit_is_preemptible(const struct btf *btf)
+{
+	const struct bpf_insn nothing[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_TRACE_RAW_TP,
+		    .attach_btf_id = tracepoint_type(btf, "sys_exit"), .prog_flags = BPF_F_SLEEPABLE);
+	_cleanup_close_ int fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "sysprofd_trial", "GPL",
+					       nothing, ARRAY_SIZE(nothing), &opts);
+
+	return fd >= 0;
+}
+
+/*
+ * The name that the function bears as a symbol: compilers add suffixes (".isra.0" since 6.1). Empty where there
+ * are no kprobes.
+ */
+static void find_finish_task_switch(char *ret, size_t size)
+{
+	FILE *f;
+	char line[512], name[128];
+
+	*ret = '\0';
+	if (access("/sys/bus/event_source/devices/kprobe/type", F_OK) < 0)
+		return;
+	f = fopen("/proc/kallsyms", "re");
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		const char *rest;
+
+		if (sscanf(line, "%*s %*c %127s", name) != 1)
+			continue;
+		rest = str_skip_prefix(name, "finish_task_switch");
+		if (!rest || (*rest && !str_skip_prefix(rest, ".isra.") &&
+			      !str_skip_prefix(rest, ".constprop.")))
+			continue;
+		snprintf(ret, size, "%s", name);
+		break;
+	}
+	fclose(f);
+}
+
+int hooks_probe(struct collector *c)
+{
+	struct hooks *h = &c->hooks;
+	struct btf *btf;
+
+	if (h->probed)
+		return 0;
+	btf = btf__load_vmlinux_btf();
+	if (!btf)
+		return negative_errno();
+	/* Task storage where its allocations are fit for a context switch: 6.4, and another way from 6.19 on. */
+	h->task_storage = struct_has(btf, "bpf_local_storage_map", "bpf_ma") ||
+			  struct_has(btf, "bpf_local_storage_map", "use_kmalloc_nolock");
+	h->prev_state = tracepoint_args(btf, "sched_switch") >= 4;
+	h->sched_exit = tracepoint_args(btf, "sched_exit_tp") >= 1;
+	h->classic = c->o.force_classic || sys_exit_is_preemptible(btf);
+	if (!h->sched_exit)
+		find_finish_task_switch(h->finish_task_switch, sizeof(h->finish_task_switch));
+	btf__free(btf);
+	h->probed = true;
+	return 0;
+}
+
+/* ---- thread state ----------------------------------------------------------------------------------- */
+
+/* Threads that exist now; 0 when that is not known. */
+static uint32_t count_threads(void)
+{
+	unsigned n = 0;
+	FILE *f = fopen("/proc/loadavg", "re");
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%*f %*f %*f %*u/%u", &n) != 1)
+		n = 0;
+	fclose(f);
+	return n;
+}
+
+#define STATE_ENTRIES_MIN 16384
+#define STATE_ENTRIES_MAX 131072
+
+static int use_thread_state(struct collector *c)
+{
+	uint32_t n = count_threads();
+
+	c->skel->rodata->use_task_storage = c->hooks.task_storage;
+	if (c->hooks.task_storage)
+		return use_map(c->skel->maps.task_storage, 0);
+	return use_map(c->skel->maps.task_table,
+		       CLAMP(n * 4, STATE_ENTRIES_MIN, STATE_ENTRIES_MAX));
+}
+
+/* ---- the context switch ------------------------------------------------------------------------------ */
+
+int hooks_use_switch(struct collector *c)
+{
+	struct sysprofd_bpf *skel = c->skel;
+	struct timespec boot;
+	int r;
+
+	r = hooks_probe(c);
+	if (r == 0)
+		r = use_thread_state(c);
+	if (r == 0)
+		r = use_map(skel->maps.walk_rations, 0);
+	if (r == 0)
+		r = use_map(skel->maps.resume_notes, 0);
+	if (r < 0)
+		return r;
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	skel->rodata->attached_boot_ns = boot.tv_sec * NSEC_PER_SEC + boot.tv_nsec;
+	skel->rodata->switch_has_prev_state = c->hooks.prev_state;
+	skel->rodata->walks_per_second = c->o.walks_per_second ?: WALKS_PER_SECOND;
+	use_program(skel->progs.offcpu_sched_switch);
+	return 0;
+}
+
+static int attach_once(struct bpf_program *p, struct bpf_link **link)
+{
+	if (*link)
+		return 0;
+	*link = bpf_program__attach(p);
+	return *link ? 0 : negative_errno();
+}
+
+int hooks_attach_switch(struct collector *c)
+{
+	return attach_once(c->skel->progs.offcpu_sched_switch,
+			   &c->skel->links.offcpu_sched_switch);
+}
+
+int hooks_attach_resume(struct collector *c, enum resume_hook hook)
+{
+	struct sysprofd_bpf *skel = c->skel;
+
+	switch (hook) {
+	case RESUME_SCHED_EXIT:
+		return attach_once(skel->progs.offcpu_sched_exit, &skel->links.offcpu_sched_exit);
+	case RESUME_KPROBE:
+		skel->links.offcpu_finish_task_switch =
+			bpf_program__attach_kprobe(skel->progs.offcpu_finish_task_switch, false,
+						   c->hooks.finish_task_switch);
+		return skel->links.offcpu_finish_task_switch ? 0 : negative_errno();
+	case RESUME_SPLIT:
+		return hooks_attach_sys_exit(c);
+	}
+	return -EINVAL;
+}
+
+/* ---- the return of a system call ---------------------------------------------------------------------- */
+
+int hooks_use_sys_exit(struct collector *c)
+{
+	struct sysprofd_bpf *skel = c->skel;
+	int r = hooks_probe(c);
+
+	if (r < 0)
+		return r;
+	if (c->hooks.classic)
+		use_program(skel->progs.syscall_exit_classic);
+	/* Also there, for a host without tracefs. */
+	use_program(skel->progs.syscall_exit);
+	return 0;
+}
+
+int hooks_attach_sys_exit(struct collector *c)
+{
+	struct sysprofd_bpf *skel = c->skel;
+
+	if (skel->links.syscall_exit || skel->links.syscall_exit_classic)
+		return 0;
+	if (c->hooks.classic) {
+		if (attach_once(skel->progs.syscall_exit_classic,
+				&skel->links.syscall_exit_classic) == 0)
+			return 0;
+		c->hooks.no_tracefs = true;
+	}
+	return attach_once(skel->progs.syscall_exit, &skel->links.syscall_exit);
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * System calls: the counts of a window are in the count map and in front of it, in each CPU's cache.
+ */
+#include <stdio.h>
+
+#include "collect/internal.h"
+
+struct drain {
+	struct slice *s;
+	uint64_t calls;
+};
+
+static int add_calls(struct drain *d, const struct syscall_key *key, uint64_t calls)
+{
+	struct slice *s = d->s;
+	int r = ARRAY_GROW(s->syscalls, s->cap_syscalls, s->n_syscalls + 1);
+
+	if (r < 0)
+		return r;
+	s->syscalls[s->n_syscalls++] = (struct slice_syscall){ *key, calls };
+	d->calls += calls;
+	return 0;
+}
+
+static int drain_one(void *ctx, const void *key, const void *value)
+{
+	struct syscall_key k;
+	uint64_t calls;
+
+	memcpy(&k, key, sizeof(k));
+	memcpy(&calls, value, sizeof(calls));
+	return add_calls(ctx, &k, calls);
+}
+
+static int drain_cache(struct drain *d, const struct call_cache *cache)
+{
+	int r = 0;
+
+	d->s->source[SOURCE_SYSCALLS].sum.seen += cache->seen;
+	for (size_t i = 0; i < CALL_LINES && r == 0; i++)
+		if (cache->lines[i].calls)
+			r = add_calls(d, &cache->lines[i].key, cache->lines[i].calls);
+	return r;
+}
+
+static int drain_caches(struct collector *c, unsigned set, struct drain *d)
+{
+	_cleanup_free_ struct call_cache *caches = new0(struct call_cache, c->cpus_possible);
+	int fd = bpf_map__fd(c->skel->maps.call_caches), r = 0;
+
+	if (!caches)
+		return -ENOMEM;
+	if (bpf_map_lookup_elem(fd, &set, caches) < 0)
+		return negative_errno();
+	for (unsigned cpu = 0; cpu < c->cpus_possible && r == 0; cpu++)
+		r = drain_cache(d, &caches[cpu]);
+	memset(caches, 0, c->cpus_possible * sizeof(*caches));
+	if (bpf_map_update_elem(fd, &set, caches, BPF_ANY) < 0)
+		return negative_errno();
+	return r;
+}
+
+static int by_key(const void *pa, const void *pb)
+{
+	const struct syscall_key *a = &((const struct slice_syscall *)pa)->key;
+	const struct syscall_key *b = &((const struct slice_syscall *)pb)->key;
+
+	if (a->tgid != b->tgid)
+		return a->tgid < b->tgid ? -1 : 1;
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->call < b->call ? -1 : a->call > b->call;
+}
+
+/* The same call may come from several CPUs and from the map. */
+static void merge(struct slice *s)
+{
+	struct slice_syscall *out = s->syscalls;
+
+	if (!s->n_syscalls)
+		return;
+	qsort(s->syscalls, s->n_syscalls, sizeof(*s->syscalls), by_key);
+	for (size_t i = 1; i < s->n_syscalls; i++) {
+		if (by_key(out, &s->syscalls[i]) == 0)
+			out->calls += s->syscalls[i].calls;
+		else
+			*++out = s->syscalls[i];
+	}
+	s->n_syscalls = out + 1 - s->syscalls;
+}
+
+static int syscalls_drain(struct collector *c, unsigned set, struct slice *s)
+{
+	struct account *a = &s->source[SOURCE_SYSCALLS].sum;
+	struct drain d = { .s = s };
+	int r, k;
+
+	r = drain_map(set ? c->skel->maps.syscalls_b : c->skel->maps.syscalls_a, drain_one, &d);
+	k = drain_caches(c, set, &d);
+	/* The programs count what they saw and what they lost; what is here is what they stored. */
+	a->stored = a->seen;
+	for (int i = 0; i < LOSS_N; i++)
+		a->stored -= MIN(a->lost[i], a->stored);
+	slice_balance(s, SOURCE_SYSCALLS, d.calls);
+	merge(s);
+	return r < 0 ? r : k;
+}
+
+static int syscalls_configure(struct collector *c)
+{
+	uint32_t entries = count_entries(c, 500, 16384, 65536);
+	struct sysprofd_bpf *skel = c->skel;
+	int r;
+
+	if (c->sources[SOURCE_SYSCALLS].attempt) {
+		source_off(c, SOURCE_SYSCALLS, "%s", c->sources[SOURCE_SYSCALLS].state.text);
+		return 0;
+	}
+	r = hooks_use_sys_exit(c);
+	if (r == 0)
+		r = use_map(skel->maps.call_caches, 0);
+	if (r == 0)
+		r = use_map(skel->maps.syscalls_a, entries);
+	if (r == 0)
+		r = use_map(skel->maps.syscalls_b, entries);
+	skel->rodata->syscalls_enabled = true;
+	use_program(skel->progs.syscall_thread_exit);
+	if (c->hooks.classic)
+		use_program(skel->progs.syscall_thread_exit_classic);
+	return r;
+}
+
+static int attach_thread_exit(struct collector *c)
+{
+	struct sysprofd_bpf *skel = c->skel;
+	bool classic = skel->links.syscall_exit_classic;
+	struct bpf_link *link = bpf_program__attach(classic ? skel->progs.syscall_thread_exit_classic :
+							      skel->progs.syscall_thread_exit);
+
+	if (!link)
+		return negative_errno();
+	if (classic)
+		skel->links.syscall_thread_exit_classic = link;
+	else
+		skel->links.syscall_thread_exit = link;
+	return 0;
+}
+
+static int syscalls_attach(struct collector *c)
+{
+	struct source_state *state = &c->sources[SOURCE_SYSCALLS].state;
+	int r = hooks_attach_sys_exit(c);
+
+	if (r == 0)
+		r = attach_thread_exit(c);
+	if (r < 0)
+		return r;
+	snprintf(state->hook, sizeof(state->hook), "%s",
+		 c->skel->links.syscall_exit_classic ? "tracepoint" : "tp_btf");
+	if (c->hooks.no_tracefs)
+		snprintf(state->text, sizeof(state->text),
+			 "running (tracefs is not mounted: calls may be lost, counted as recursion)");
+	return 0;
+}
+
+const struct source_ops syscalls_ops = {
+	.prefix = "syscall_",
+	.configure = syscalls_configure,
+	.attach = syscalls_attach,
+	.drain = syscalls_drain,
+};
