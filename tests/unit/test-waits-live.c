@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Off-CPU time against the running kernel. Needs root and BPF. Workloads stamp their waits with CLOCK_MONOTONIC;
+ * a stamp is taken before the thread leaves the CPU and after it is back, so it exceeds the truth by some 10 us a
+ * wait, and by what preempts the thread between stamp and wait.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include "collect-live.h"
+
+#define FUNCTION_BYTES 4096
+
+static struct collect_options options(void)
+{
+	return (struct collect_options){
+		.enabled = { [SOURCE_OFF_CPU] = true },
+		.off_cpu_threshold_ns = 20 * NSEC_PER_MSEC,
+		.off_cpu_threshold_max_ns = NSEC_PER_SEC,
+		.slice_ns = 2 * NSEC_PER_SEC,
+	};
+}
+
+struct sums {
+	uint64_t blocked, run_queue, preempted; /* exact */
+	uint64_t waits;
+	uint64_t sampled; /* weighted, all causes */
+	uint64_t sampled_blocked, sampled_preempted;
+	double events;
+};
+
+static void add(struct sums *sum, const struct slice *s, pid_t tgid)
+{
+	for (size_t i = 0; i < s->n_threads; i++) {
+		const struct slice_thread *t = &s->threads[i];
+
+		assert_int_not_equal(t->tid, 0);
+		/* Nobody waits for longer than time goes by; a reading may be some ms off its window. */
+		assert_true(t->blocked_ns + t->run_queue_ns + t->preempted_ns <
+			    s->mono_end_ns - s->mono_start_ns + 500 * NSEC_PER_MSEC);
+		if ((pid_t)t->tgid != tgid)
+			continue;
+		sum->blocked += t->blocked_ns;
+		sum->run_queue += t->run_queue_ns;
+		sum->preempted += t->preempted_ns;
+		sum->waits += t->blocked_n;
+	}
+	for (size_t i = 0; i < s->n_off_cpu; i++) {
+		const struct slice_off_cpu *o = &s->off_cpu[i];
+
+		assert_int_not_equal(o->key.tid, 0);
+		assert_true(o->value.ns < 3600 * NSEC_PER_SEC);
+		if ((pid_t)o->key.tgid != tgid)
+			continue;
+		sum->sampled += o->value.ns;
+		sum->events += o->value.events_q8 / 256.0;
+		if (o->key.cause == OFF_BLOCKED)
+			sum->sampled_blocked += o->value.ns;
+		if (o->key.cause == OFF_PREEMPTED)
+			sum->sampled_preempted += o->value.ns;
+	}
+	assert_conserved(s, SOURCE_OFF_CPU);
+}
+
+/* ---- a sleeper ------------------------------------------------------------------------------------ */
+
+struct sleeps {
+	uint64_t short_ns, long_ns;
+};
+
+static __attribute__((noinline)) uint64_t sleep_stamped(unsigned ms)
+{
+	uint64_t begin = mono_now_ns();
+
+	sleep_ms(ms);
+	return mono_now_ns() - begin;
+}
+
+static void sleeper(void *arg)
+{
+	struct sleeps *truth = arg;
+
+	for (int i = 0; i < 10; i++)
+		truth->short_ns += sleep_stamped(100);
+	truth->long_ns = sleep_stamped(1000);
+}
+
+static void check_sleeper(const struct collect_options *o)
+{
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(o);
+	struct sleeps *truth = shared_memory(sizeof(*truth));
+	pid_t pid = start_process(sleeper, truth);
+	struct sums sum = {};
+	uint64_t all;
+
+	/* Bucket ends fall into the middle of waits. */
+	for (int i = 0; i < 9; i++) {
+		_cleanup_(slice_free_p) struct slice *s = NULL;
+
+		if (i == 8)
+			wait_for(pid);
+		else
+			run_for(c, 250);
+		s = drain(c, i % 2);
+		add(&sum, s, pid);
+	}
+	all = truth->short_ns + truth->long_ns;
+	print_message("told %.3f ms of %.3f, sampled %.3f, events %.2f\n",
+		      (sum.blocked + sum.run_queue + sum.preempted) / 1e6, all / 1e6,
+		      sum.sampled / 1e6, sum.events);
+	/* The process waits a little around the sleeps as well (its start, page faults). */
+	assert_in_range(sum.blocked + sum.run_queue + sum.preempted, all - 2 * NSEC_PER_MSEC,
+			all + 100 * NSEC_PER_MSEC);
+	assert_in_range(sum.waits, 11, 40);
+	/* All sleeps are longer than T, so they are all kept: only what was short is weighted. */
+	assert_true(fabs((double)sum.sampled - all) < 4 * sqrt(20e6 * 50e6) + 20e6);
+	assert_in_range(sum.events, 11, 40);
+	munmap(truth, sizeof(*truth));
+}
+
+static void test_sleeper(void **state)
+{
+	struct collect_options o = options();
+
+	check_sleeper(&o);
+}
+
+/* The same without sched_exit_tp and kprobes. */
+static void test_sleeper_split(void **state)
+{
+	struct collect_options o = options();
+
+	o.skip_hooks = 1;
+	check_sleeper(&o);
+}
+
+/* ---- stacks --------------------------------------------------------------------------------------- */
+
+static __attribute__((noinline)) void wait_here(int fd)
+{
+	char b;
+
+	/* Without libc's wrapper, which has no frame pointer. */
+#ifdef __x86_64__
+	register long r __asm__("rax") = SYS_read;
+
+	__asm__ volatile("syscall" : "+r"(r) : "D"((long)fd), "S"(&b), "d"(1L) : "rcx", "r11", "memory");
+#else
+	if (read(fd, &b, 1) < 0)
+		_exit(1);
+#endif
+	__asm__ volatile("" ::: "memory");
+}
+
+static void reader(void *arg)
+{
+	int *fds = arg;
+
+	for (;;)
+		wait_here(fds[0]);
+}
+
+static void check_stacks(const struct collect_options *o)
+{
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	bool user = false, kernel = false;
+	int fds[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = start_process(reader, fds);
+	for (int i = 0; i < 10; i++) {
+		run_for(c, 100);
+		assert_int_equal(write(fds[1], "x", 1), 1);
+	}
+	s = drain(c, false);
+	for (size_t i = 0; i < s->n_off_cpu; i++) {
+		const struct slice_off_cpu *e = &s->off_cpu[i];
+		const struct slice_stack *k = find_stack(s, e->key.stack);
+
+		if ((pid_t)e->key.tgid != pid || e->key.cause != OFF_BLOCKED || !k)
+			continue;
+		assert_int_equal(k->tgid, pid);
+		assert_int_equal(e->key.task_state & 3, 1);
+		user |= stack_has(s, k, wait_here, FUNCTION_BYTES);
+		kernel |= k->nr_kernel >= 4;
+	}
+	assert_true(user);
+	assert_true(kernel);
+	kill_process(pid);
+}
+
+static void test_stacks(void **state)
+{
+	struct collect_options o = options();
+
+	check_stacks(&o);
+}
+
+static void test_stacks_split(void **state)
+{
+	struct collect_options o = options();
+
+	o.skip_hooks = 1;
+	check_stacks(&o);
+}
+
+/* A thread that is blocked all the time is in every bucket, with its whole stack, though it never resumes. */
+static void test_blocked_throughout(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = NULL;
+	uint64_t told = 0, sampled = 0, begin;
+	int fds[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	/* It waits before we come. */
+	pid = start_process(reader, fds);
+	sleep_ms(100);
+	c = start_or_skip(&o);
+	begin = mono_now_ns();
+	for (int i = 0; i < 4; i++) {
+		_cleanup_(slice_free_p) struct slice *s = NULL;
+		struct sums sum = {};
+		bool found = false;
+
+		run_for(c, 300);
+		s = drain(c, true);
+		for (size_t k = 0; k < s->n_off_cpu; k++) {
+			const struct slice_off_cpu *e = &s->off_cpu[k];
+			const struct slice_stack *stack = find_stack(s, e->key.stack);
+
+			if ((pid_t)e->key.tgid != pid)
+				continue;
+			assert_int_equal(e->key.cause, OFF_BLOCKED);
+			assert_non_null(stack);
+			assert_true(stack->nr_kernel >= 4);
+			assert_int_not_equal(stack->walk_end, WALK_PENDING);
+			found |= stack_has(s, stack, wait_here, FUNCTION_BYTES);
+		}
+		assert_true(found);
+		add(&sum, s, pid);
+		assert_in_range(sum.blocked, 290 * NSEC_PER_MSEC, 500 * NSEC_PER_MSEC);
+		told += sum.blocked;
+		sampled += sum.sampled;
+	}
+	assert_in_range(told, mono_now_ns() - begin - 60 * NSEC_PER_MSEC, mono_now_ns() - begin + 60 * NSEC_PER_MSEC);
+	assert_in_range(sampled, told - 5 * NSEC_PER_MSEC, told + 5 * NSEC_PER_MSEC);
+	kill_process(pid);
+}
+
+/* ---- who does not run is not always blocked ---------------------------------------------------------- */
+
+static void spin_on_cpu_0(void *arg)
+{
+	cpu_set_t set;
+	uint64_t until = mono_now_ns() + *(unsigned *)arg * NSEC_PER_MSEC;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		_exit(1);
+	while (mono_now_ns() < until)
+		;
+}
+
+static void test_spinners(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct sums sum = {};
+	unsigned ms = 1500;
+	pid_t a = start_process(spin_on_cpu_0, &ms), b = start_process(spin_on_cpu_0, &ms);
+
+	wait_for(a);
+	wait_for(b);
+	s = drain(c, true);
+	add(&sum, s, a);
+	add(&sum, s, b);
+	print_message("blocked %.1f run-queue %.1f preempted %.1f, sampled %.1f\n", sum.blocked / 1e6,
+		      sum.run_queue / 1e6, sum.preempted / 1e6, sum.sampled_preempted / 1e6);
+	/* One of them waits at any time, or both when others run here as well. */
+	assert_in_range(sum.preempted, 1350 * NSEC_PER_MSEC, 3100 * NSEC_PER_MSEC);
+	assert_true(sum.blocked < 100 * NSEC_PER_MSEC);
+	assert_true(fabs((double)sum.sampled_preempted - sum.preempted) <
+		    4 * sqrt(20e6 * (double)sum.preempted));
+}
+
+static void yielder(void *arg)
+{
+	uint64_t until = mono_now_ns() + 500 * NSEC_PER_MSEC;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	while (mono_now_ns() < until)
+		sched_yield();
+}
+
+/* Who gives the CPU away wants it: that is run-queue time, not preemption. */
+static void test_yield(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct sums sum = {};
+	pid_t a = start_process(yielder, NULL), b = start_process(yielder, NULL);
+
+	wait_for(a);
+	wait_for(b);
+	s = drain(c, true);
+	add(&sum, s, a);
+	add(&sum, s, b);
+	assert_true(sum.run_queue > 10 * sum.blocked);
+	assert_true(sum.run_queue > sum.preempted / 2);
+}
+
+/* ---- sampling is unbiased -------------------------------------------------------------------------------- */
+
+static void short_sleeper(void *arg)
+{
+	uint64_t *slept = arg;
+
+	prctl(PR_SET_TIMERSLACK, 1);
+	for (int i = 0; i < 1500; i++) {
+		uint64_t begin = mono_now_ns();
+		struct timespec t = { .tv_nsec = 200000 + i % 7 * 150000 };
+
+		nanosleep(&t, NULL);
+		*slept += mono_now_ns() - begin;
+	}
+}
+
+static void test_unbiased(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	uint64_t *slept = shared_memory(sizeof(*slept));
+	struct sums sum = {};
+	double deviation;
+	bool done = false;
+	pid_t pid;
+
+	pid = start_process(short_sleeper, slept);
+	while (!done) {
+		_cleanup_(slice_free_p) struct slice *s = NULL;
+
+		run_for(c, 200);
+		done = waitpid(pid, NULL, WNOHANG) == pid;
+		s = drain(c, true);
+		add(&sum, s, pid);
+	}
+	deviation = sqrt(20e6 * (double)sum.blocked);
+	print_message("stamped %.1f told %.1f sampled %.1f, one deviation %.1f; %.0f events of %lu\n",
+		      *slept / 1e6, (sum.blocked + sum.run_queue) / 1e6, sum.sampled / 1e6,
+		      deviation / 1e6, sum.events, sum.waits);
+	assert_true(fabs((double)sum.sampled - sum.blocked - sum.run_queue - sum.preempted) <
+		    4 * deviation);
+	assert_in_range(sum.blocked + sum.run_queue + sum.preempted, *slept * 97 / 100, *slept * 103 / 100);
+	assert_in_range(sum.waits, 1500, 1600);
+	munmap(slept, sizeof(*slept));
+}
+
+/* ---- ends of threads ---------------------------------------------------------------------------------------- */
+
+static void storm(void *arg)
+{
+	for (int i = 0; i < 2000; i++) {
+		pid_t pid = vfork();
+
+		if (pid == 0)
+			_exit(0);
+		if (pid < 0 || waitpid(pid, NULL, 0) < 0)
+			_exit(1);
+	}
+}
+
+/* Threads that ended are told once more, and no more after that. */
+static void test_exits(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	pid_t pid = start_process(storm, NULL), blocked;
+	uint64_t threads = 0;
+	int fds[2];
+
+	wait_for(pid);
+	for (int i = 0; i < 3; i++) {
+		_cleanup_(slice_free_p) struct slice *s = drain(c, false);
+
+		assert_conserved(s, SOURCE_OFF_CPU);
+		assert_int_equal(s->source[SOURCE_OFF_CPU].sum.lost[LOSS_STATE_FULL], 0);
+		assert_int_equal(s->source[SOURCE_OFF_CPU].sum.lost[LOSS_EXIT_RING_FULL], 0);
+		threads = s->n_threads;
+	}
+	assert_true(threads < 1000);
+
+	assert_int_equal(pipe(fds), 0);
+	blocked = start_process(reader, fds);
+	sleep_ms(100);
+	kill_process(blocked);
+	for (int i = 0; i < 3; i++) {
+		_cleanup_(slice_free_p) struct slice *s = drain(c, true);
+		struct sums sum = {};
+
+		add(&sum, s, blocked);
+		if (i == 0)
+			assert_in_range(sum.blocked, 80 * NSEC_PER_MSEC, 300 * NSEC_PER_MSEC);
+		else
+			assert_int_equal(sum.blocked + sum.sampled, 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sleeper), cmocka_unit_test(test_sleeper_split),
+		cmocka_unit_test(test_stacks), cmocka_unit_test(test_stacks_split),
+		cmocka_unit_test(test_blocked_throughout), cmocka_unit_test(test_spinners),
+		cmocka_unit_test(test_yield), cmocka_unit_test(test_unbiased),
+		cmocka_unit_test(test_exits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
