@@ -120,6 +120,17 @@ static bool clock_stepped(const struct recorder *r)
 	return moved > CLOCK_STEP_NS || moved < -CLOCK_STEP_NS;
 }
 
+static void describe_sources(struct recorder *r, struct bucket_meta *m)
+{
+	for (size_t i = 0; i < SOURCE_N; i++) {
+		struct source_state s;
+
+		collector_source_state(r->collector, (enum source)i, &s);
+		m->source[i].active = s.running;
+		m->source[i].rate_mhz = (uint64_t)(s.rate_hz * 1000 + 0.5);
+	}
+}
+
 static void close_bucket(struct recorder *r)
 {
 	bool stepped = clock_stepped(r),
@@ -132,13 +143,7 @@ static void close_bucket(struct recorder *r)
 
 		m->busy_us = busy > r->busy_us ? busy - r->busy_us : 0;
 		m->length_ns = MAX(m->length_ns, m->covered_ns);
-		for (size_t i = 0; i < SOURCE_N; i++) {
-			struct source_state s;
-
-			collector_source_state(r->collector, (enum source)i, &s);
-			m->source[i].active = s.running;
-			m->source[i].rate_mhz = (uint64_t)(s.rate_hz * 1000 + 0.5);
-		}
+		describe_sources(r, m);
 		r->options.closed(r->options.ctx, &f);
 	}
 	r->next_gap = slept ? GAP_STOPPED : stepped ? GAP_CLOCK_STEP : GAP_NONE;
@@ -252,7 +257,15 @@ static int run_snapshot(struct recorder *r, struct call *call)
 	struct snapshot_call *c = (struct snapshot_call *)call;
 	int result = drain_window(r, false);
 
-	return result < 0 ? result : window_snapshot(r->window, &c->filled);
+	if (result >= 0)
+		result = window_snapshot(r->window, &c->filled);
+	if (result == 0) {
+		struct bucket_meta *m = &c->filled.bucket->meta;
+
+		describe_sources(r, m);
+		m->length_ns = m->covered_ns; /* so far */
+	}
+	return result;
 }
 
 static void free_snapshot(struct call *call)
