@@ -88,10 +88,10 @@ void escape_folded(struct strbuf *out, const char *s)
 		strbuf_puts(out, "[unknown]");
 	for (size_t i = 0; i < len; i += n) {
 		n = utf8_next(s + i, len - i, &c);
-		if (c == '\\')
-			strbuf_puts(out, "\\\\");
-		else if (c == ';' || is_control(c))
-			strbuf_printf(out, "\\x%02x", c);
+		if (c == ';')
+			strbuf_putc(out, ':');
+		else if (is_control(c))
+			strbuf_putc(out, '?');
 		else
 			put_char(out, s + i, n, c);
 	}

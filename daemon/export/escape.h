@@ -2,7 +2,7 @@
 /*
  * Names inside formats. A name may be any bytes here: a profile that came over a socket or from an old store
  * is not trusted to have been sanitised. Whatever goes in, valid UTF-8 that the format can hold comes out:
- * bytes that are not UTF-8 become U+FFFD, control characters '?' (folded: an escape).
+ * bytes that are not UTF-8 become U+FFFD, control characters '?'.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 void escape_xml(struct strbuf *out, const char *s);
 /* A JSON string with its quotes. Control characters are kept, as \u escapes. */
 void escape_json(struct strbuf *out, const char *s);
-/* A frame of a folded stack: ';' and control characters become \xNN, '\' doubles, empty is [unknown]. */
+/* A frame of a folded stack: ';' becomes ':', as in stack_text(); nothing becomes [unknown]. */
 void escape_folded(struct strbuf *out, const char *s);
 /* Plain: for protobuf strings, which must be UTF-8 or the whole message is refused. */
 void escape_utf8(struct strbuf *out, const char *s);

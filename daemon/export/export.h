@@ -25,6 +25,3 @@ int export_html(const struct profile *p, const char *title,
 int export_speedscope(const struct profile *p, const char *title, struct strbuf *out);
 int export_profile(const struct profile *p, enum export_format format, const char *title,
 		   struct strbuf *out);
-
-/* One stack as "root;...;leaf", frames escaped. */
-void export_folded_stack(const struct dict *d, uint32_t stack, struct strbuf *out);

@@ -9,31 +9,6 @@
 #include "export/export.h"
 #include "export/tree.h"
 
-#define TEXT_MAX 256 /* of made names: module+0x... */
-
-void export_folded_stack(const struct dict *d, uint32_t stack, struct strbuf *out)
-{
-	_cleanup_free_ uint32_t *frames = NULL;
-	char buf[TEXT_MAX];
-	size_t n = 0, cap = 0;
-
-	while (stack > 0 && stack < d->n_stacks) {
-		if (ARRAY_GROW(frames, cap, n + 1) < 0) {
-			out->error = -ENOMEM;
-			return;
-		}
-		frames[n++] = d->stacks[stack].frame;
-		if (d->stacks[stack].parent >= stack)
-			break;
-		stack = d->stacks[stack].parent;
-	}
-	for (size_t i = n; i-- > 0;) {
-		escape_folded(out, frame_name(d, frames[i], buf, sizeof(buf)));
-		if (i > 0)
-			strbuf_putc(out, ';');
-	}
-}
-
 int export_folded(const struct profile *p, struct strbuf *out)
 {
 	_cleanup_(flame_tree_free_p) struct flame_tree *t = NULL;
