@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What --help says: of the program, and of each command. */
+#include "ctl/command.h"
+#include "ctl/text.h"
+
+static const char selection_help[] =
+	"SELECTION\n"
+	"  --type TYPE       on-cpu (default), off-cpu, syscalls or futex\n"
+	"  --since T         from this moment on; default: five minutes before --until\n"
+	"  --until T         up to this moment, itself excluded; default: now\n"
+	"  --filter KEY=GLOB, --filter KEY!=GLOB\n"
+	"                    keep what matches (or does not). May be repeated: the same KEY gives\n"
+	"                    alternatives, different KEYs narrow. GLOB has * ? [abc]; \\ takes "
+	"away\n"
+	"                    their meaning. KEY is one of\n"
+	"                      comm (the process's name), exe, pid, tid, thread, uid, unit (with "
+	"or\n"
+	"                      without .service), cgroup, container, pod, namespace, build-id,\n"
+	"                      binary, function (anywhere in the stack), cause, syscall, errno,\n"
+	"                      lock, state\n"
+	"  T is now; -30s, -5min, -1h30min; today, yesterday, 'yesterday 14:00'; 23:50 (the "
+	"latest\n"
+	"  such moment that is not in the future); @EPOCH; or ISO 8601, as 2026-11-30T14:00 or\n"
+	"  2026-11-30T13:00:00Z. Times without a zone are in yours (TZ). A bucket of 10 s belongs\n"
+	"  where it starts; the bounds that were really used are printed.\n";
+
+static const char format_help[] = "  --format FORMAT   text (default) or json\n";
+
+static const char file_help[] =
+	"  -o FILE           where to; - is standard output. The ending chooses the format:\n"
+	"                      .svg      flame graph, interactive in a browser\n"
+	"                      .html     the same in a page with a filter box\n"
+	"                      .folded   text: process;root;...;leaf N\n"
+	"                      .pb.gz    pprof\n"
+	"                      .json     speedscope\n"
+	"  --format FORMAT   svg, html, folded, pprof or speedscope, whatever the ending is\n";
+
+static const char tail_help[] =
+	"\n"
+	"EXIT STATUS\n"
+	"  0 answered (an empty range is an answer), 1 the daemon or the query failed, 2 wrong\n"
+	"  usage, 3 no daemon there, 4 not permitted.\n";
+
+static const char program_help[] =
+	"sysprofctl - ask sysprofd what this host was doing\n"
+	"\n"
+	"  sysprofctl [--socket PATH] COMMAND [SELECTION] [OPTIONS]\n"
+	"\n"
+	"COMMANDS\n"
+	"  status    what the daemon does, what it lost, what it costs\n"
+	"  top       the heaviest functions, processes, units, locks, ... of a time range\n"
+	"  flame     a flame graph, or the stacks for other tools, in a file\n"
+	"  series    values over time\n"
+	"  types     the profile types that are recorded\n"
+	"  labels    the labels that occur, or the values of one\n"
+	"  watch     one line for every 10 s as they pass\n"
+	"  record    a burst of on-CPU samples at another rate, in a file\n"
+	"  sysprofctl COMMAND --help tells the options of one.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --socket PATH     the daemon's socket; default: " DEFAULT_SOCKET "\n"
+	"  -h, --help        this text\n"
+	"  --version         the version\n"
+	"\n"
+	"EXAMPLES\n"
+	"  sysprofctl top\n"
+	"  sysprofctl top --type off-cpu --by process --since 03:10 --until 03:15\n"
+	"  sysprofctl top --by syscall --filter unit=nginx\n"
+	"  sysprofctl flame -o night.svg --since 'yesterday 23:00' --until today\n";
+
+static const struct {
+	const char *usage;
+	bool selection, format, file;
+	const char *options;
+} command_help_texts[COMMAND_N] = {
+	[COMMAND_STATUS] = { "status [--format text|json]\n"
+			     "  What the daemon does, what it lost and why, what it costs.\n"
+			     "  seen = stored + lost for every collector.\n",
+			     false, true, false, "" },
+	[COMMAND_TOP] = { "top [--by DIMENSION] [-n N] [--sort self|total] [SELECTION] [--format "
+			  "text|json]\n"
+			  "  The heaviest rows of a selection. Self is what a row did itself, "
+			  "total\n"
+			  "  includes what it called; recursion counts once. Off-CPU totals are "
+			  "exact,\n"
+			  "  their rows by function or stack are sampled and scaled to them.\n",
+			  true, true, false,
+			  "  --by DIMENSION    function (default; syscall for --type syscalls), "
+			  "process, thread,\n"
+			  "                    unit, container, pod, binary, stack, cause, "
+			  "syscall, lock\n"
+			  "  -n N              so many rows; default: 20, at most 10000\n"
+			  "  --sort ORDER      self (default) or total\n" },
+	[COMMAND_FLAME] = { "flame -o FILE [SELECTION] [--format "
+			    "svg|html|folded|pprof|speedscope]\n"
+			    "  All stacks of a selection. Weights are nanoseconds, or calls for "
+			    "syscalls;\n"
+			    "  folded text of on-cpu counts samples.\n",
+			    true, false, true, "" },
+	[COMMAND_SERIES] = { "series [--by DIMENSION] [--step D] [-n N] [SELECTION] [--format "
+			     "text|json]\n"
+			     "  Values over time: all together, or by DIMENSION. A step that was "
+			     "not\n"
+			     "  recorded is told from one in which nothing happened.\n",
+			     true, true, false,
+			     "  --by DIMENSION    as in top; default: one series for all\n"
+			     "  --step D          length of a step, such as 10s, 5min; default: a "
+			     "sixtieth of the\n"
+			     "                    range, at least one bucket\n"
+			     "  -n N              so many series, the rest is [other]; default: "
+			     "20\n" },
+	[COMMAND_TYPES] = { "types [--format text|json]\n"
+			    "  The profile types that this host records.\n",
+			    false, true, false, "" },
+	[COMMAND_LABELS] = { "labels [KEY] [-n N] [SELECTION] [--format text|json]\n"
+			     "  The label keys that occur in a selection; or the values of KEY, "
+			     "heaviest\n"
+			     "  first.\n",
+			     true, true, false,
+			     "  -n N              so many values; default: 1000\n" },
+	[COMMAND_WATCH] = { "watch [--type TYPE] [--filter KEY=GLOB]... [--format text|json]\n"
+			    "  One line for each bucket as it closes, until interrupted; with "
+			    "json, one\n"
+			    "  object a line.\n",
+			    false, true, false, "" },
+	[COMMAND_RECORD] = { "record [-F HZ] [-d SECONDS] [--filter KEY=GLOB]... -o FILE\n"
+			     "  A burst of on-CPU samples beside the history, not part of it.\n",
+			     false, false, true,
+			     "  -F HZ             samples per second and CPU, 1 to 997; default: "
+			     "99\n"
+			     "  -d SECONDS        how long, up to 300; default: 10\n" },
+};
+
+int command_help(enum command_id id)
+{
+	_cleanup_(strbuf_done) struct strbuf out = {};
+
+	if (id == COMMAND_NONE) {
+		strbuf_puts(&out, program_help);
+		strbuf_puts(&out, tail_help);
+		return text_output(&out);
+	}
+	strbuf_printf(&out, "  sysprofctl [--socket PATH] %s", command_help_texts[id].usage);
+	strbuf_puts(&out, "\nOPTIONS\n");
+	strbuf_puts(&out, command_help_texts[id].options);
+	if (command_help_texts[id].file)
+		strbuf_puts(&out, file_help);
+	if (command_help_texts[id].format)
+		strbuf_puts(&out, format_help);
+	strbuf_puts(&out, "  --socket PATH     the daemon's socket; default: " DEFAULT_SOCKET "\n");
+	if (command_help_texts[id].selection) {
+		strbuf_putc(&out, '\n');
+		strbuf_puts(&out, selection_help);
+	}
+	strbuf_puts(&out, tail_help);
+	return text_output(&out);
+}
+
+int command_failed(const struct client *c, int exit)
+{
+	complain("%s", client_error(c));
+	return exit;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The command line, parsed: one table of commands, one of options. Options may stand anywhere, before or
+ * after the command; "--name value", "--name=value", "-n 5" and "-n5" are the same. A word of the form
+ * "-5min" (a minus and a digit) is never an option. "--" ends the options.
+ */
+#pragma once
+
+#include "base/strbuf.h"
+#include "export/export.h"
+#include "model/profile.h"
+#include "sysprofd/v1/profile.pb-c.h"
+
+#define DEFAULT_SOCKET "/run/sysprofd/api.sock"
+#define DEFAULT_ROWS 20
+#define DEFAULT_RANGE_NS (300 * NSEC_PER_SEC)
+
+/* What sysprofctl exits with. */
+enum ctl_exit {
+	CTL_ANSWERED = 0, /* an empty range is an answer */
+	CTL_FAILED = 1, /* the daemon or the query failed, or the output could not be written */
+	CTL_USAGE = 2,
+	CTL_NO_DAEMON = 3,
+	CTL_DENIED = 4,
+};
+
+enum command_id {
+	COMMAND_NONE,
+	COMMAND_STATUS,
+	COMMAND_TOP,
+	COMMAND_FLAME,
+	COMMAND_SERIES,
+	COMMAND_TYPES,
+	COMMAND_LABELS,
+	COMMAND_WATCH,
+	COMMAND_RECORD,
+	COMMAND_N
+};
+const char *command_name(enum command_id id);
+
+struct ctl_filter {
+	char *key, *glob; /* owned */
+	bool negate;
+};
+
+struct options {
+	enum command_id command;
+	bool help, version;
+	const char *socket;
+
+	/* selection */
+	enum profile_type type;
+	bool type_given;
+	const char *since, *until; /* as given or by default, for the header */
+	uint64_t since_wall_ns, until_wall_ns;
+	bool until_now; /* the daemon's now, which is later than ours */
+	struct ctl_filter *filters;
+	size_t n_filters, cap_filters;
+
+	Sysprofd__V1__Dimension by; /* UNSPECIFIED: not given (series: one for all) */
+	bool by_total; /* --sort total */
+	uint32_t rows;
+	bool rows_given;
+	uint64_t step_ns; /* 0: the daemon's choice */
+	bool json;
+	enum export_format format;
+	bool format_given;
+	const char *output;
+	double rate_hz; /* 0: the daemon's choice */
+	double seconds;
+	const char *operand; /* labels: the KEY whose values are wanted */
+};
+
+/*
+ * Borrows from argv. -EINVAL with one sentence in *error; -ENOMEM. `now` is what relative times mean.
+ */
+int options_parse(int argc, char **argv, uint64_t now_wall_ns, struct options *ret,
+		  struct strbuf *error) _warn_unused_;
+void options_done(struct options *o);
+
+const char *dimension_word(Sysprofd__V1__Dimension by); /* "function", ...; "all" for UNSPECIFIED */
+/* The keys of --filter, as a list for people. */
+void options_list_keys(struct strbuf *out);
+/* The selection and what else shapes the answer, as options: "--type on-cpu --since -5min ...". */
+void options_describe(const struct options *o, struct strbuf *out);

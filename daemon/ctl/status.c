@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* status: what the daemon does, what it lost, what it costs. */
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "ctl/command.h"
+#include "ctl/coverage.h"
+#include "export/human.h"
+
+static const Sysprofd__V1__StoreStatus no_store = SYSPROFD__V1__STORE_STATUS__INIT;
+static const Sysprofd__V1__Host no_host = SYSPROFD__V1__HOST__INIT;
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void collector_json(struct json *j, const Sysprofd__V1__CollectorStatus *c)
+{
+	json_key(j, c->name);
+	json_object(j);
+	json_key(j, "state");
+	json_string(j, c->state);
+	json_key(j, "rate_hz");
+	json_double(j, c->rate_hz);
+	json_key(j, "event");
+	json_string(j, c->event);
+	json_key(j, "samples");
+	json_unsigned(j, c->samples);
+	json_key(j, "lost");
+	json_object(j);
+	for (size_t i = 0; i < c->n_lost; i++) {
+		json_key(j, c->lost[i]->reason);
+		json_unsigned(j, c->lost[i]->count);
+	}
+	json_object_end(j);
+	json_object_end(j);
+}
+
+static void store_json(struct json *j, const Sysprofd__V1__StoreStatus *s)
+{
+	json_key(j, "store");
+	json_object(j);
+	json_key(j, "bytes");
+	json_unsigned(j, s->bytes);
+	json_key(j, "buckets");
+	json_unsigned(j, s->buckets);
+	json_key(j, "oldest");
+	if (s->oldest_ns)
+		json_time(j, s->oldest_ns);
+	else
+		json_null(j);
+	json_object_end(j);
+}
+
+static void answer_json(const Sysprofd__V1__StatusResponse *m, struct strbuf *out)
+{
+	struct json j = { .out = out };
+
+	json_object(&j);
+	json_key(&j, "version");
+	json_string(&j, m->version);
+	json_key(&j, "uptime_seconds");
+	json_double(&j, m->uptime_seconds);
+	json_key(&j, "collectors");
+	json_object(&j);
+	for (size_t i = 0; i < m->n_collectors; i++)
+		collector_json(&j, m->collectors[i]);
+	json_object_end(&j);
+	json_key(&j, "windows");
+	json_unsigned(&j, m->windows);
+	store_json(&j, m->store ?: &no_store);
+	json_key(&j, "memory");
+	json_object(&j);
+	json_key(&j, "rss_bytes");
+	json_unsigned(&j, m->rss_bytes);
+	json_key(&j, "bpf_bytes");
+	json_unsigned(&j, m->bpf_bytes);
+	json_object_end(&j);
+	json_key(&j, "cpu_seconds");
+	json_double(&j, m->cpu_seconds);
+	json_object_end(&j);
+	strbuf_putc(out, '\n');
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void head_text(const Sysprofd__V1__StatusResponse *m, const struct text *t,
+		      struct strbuf *out)
+{
+	const Sysprofd__V1__Host *h = m->host ?: &no_host;
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	char up[HUMAN_MAX], n[HUMAN_MAX];
+
+	strbuf_printf(&line, "sysprofd %s", m->version);
+	if (!str_empty(h->host_name))
+		strbuf_printf(&line, " on %s", h->host_name);
+	strbuf_printf(&line, ", up %s, %s windows, %s processes known",
+		      human_duration((uint64_t)(MAX(m->uptime_seconds, 0.0) * NSEC_PER_SEC), up),
+		      human_count(m->windows, n), human_count(m->processes, (char[HUMAN_MAX]){}));
+	if (!h->clock_synchronized)
+		strbuf_puts(&line, ", clock not synchronised");
+	text_wrap(t, line.data ?: "", 2, out);
+}
+
+static uint64_t sum_of(Sysprofd__V1__Loss *const *losses, size_t n)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += losses[i]->count;
+	return sum;
+}
+
+static void collector_row(struct table *t, const Sysprofd__V1__CollectorStatus *c)
+{
+	char buf[HUMAN_MAX];
+
+	table_add(t, c->name);
+	table_add(t, human_count(c->seen, buf));
+	table_add(t, human_count(c->samples, buf));
+	table_add(t, human_count(sum_of(c->lost, c->n_lost), buf));
+	if (c->rate_hz > 0)
+		table_addf(t, "%g Hz", c->rate_hz);
+	else if (c->threshold_ns)
+		table_addf(t, "T=%s", human_duration(c->threshold_ns, buf));
+	else
+		table_add(t, "all");
+	table_add(t, str_empty(c->event) ? "-" : c->event);
+	table_add(t, c->state);
+}
+
+static int collectors_text(const Sysprofd__V1__StatusResponse *m, const struct text *text,
+			   struct strbuf *out)
+{
+	struct table_column columns[] = {
+		{ .head = "COLLECTOR" },
+		{ .head = "SEEN", .right = true, .keep = 1 },
+		{ .head = "STORED", .right = true, .keep = 4 },
+		{ .head = "LOST", .right = true, .keep = 5 },
+		{ .head = "RATE", .right = true, .keep = 3 },
+		{ .head = "EVENT", .keep = 2, .max = 24 },
+		{ .head = "STATE", .flexible = true },
+	};
+	_cleanup_(table_done) struct table t = { .columns = columns,
+						 .n_columns = ARRAY_SIZE(columns) };
+
+	for (size_t i = 0; i < m->n_collectors; i++)
+		collector_row(&t, m->collectors[i]);
+	return table_print(&t, text, out);
+}
+
+/* "on-cpu lost: tick-skipped 12, ..." for those that lost something. */
+static void losses_text(const char *what, Sysprofd__V1__Loss *const *losses, size_t n,
+			const struct text *t, struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	char buf[HUMAN_MAX];
+
+	for (size_t i = 0; i < n; i++)
+		if (losses[i]->count)
+			strbuf_printf(&line, "%s%s %s", line.len ? ", " : "", losses[i]->reason,
+				      human_count(losses[i]->count, buf));
+	if (line.len) {
+		_cleanup_(strbuf_done) struct strbuf whole = {};
+
+		strbuf_printf(&whole, "%s: %s", what, line.data);
+		text_wrap(t, whole.data ?: "", 2, out);
+	}
+}
+
+static void store_text(const Sysprofd__V1__StoreStatus *s, const struct text *t, struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	char a[HUMAN_MAX], b[HUMAN_MAX], n[HUMAN_MAX], at[LOCAL_TIME_MAX];
+
+	strbuf_printf(&line, "store: %s", human_bytes(s->bytes, a));
+	if (s->limit_bytes)
+		strbuf_printf(&line, " of %s", human_bytes(s->limit_bytes, b));
+	strbuf_printf(&line, ", %s buckets", human_count(s->buckets, n));
+	if (s->oldest_ns)
+		strbuf_printf(&line, " since %s", local_time(s->oldest_ns, 0, at));
+	if (s->damaged)
+		strbuf_printf(&line, ", %s damaged", human_count(s->damaged, n));
+	if (s->dropped)
+		strbuf_printf(&line, ", %s could not be written", human_count(s->dropped, n));
+	if (!str_empty(s->state))
+		strbuf_printf(&line, ", state: %s", s->state);
+	text_wrap(t, line.data ?: "", 2, out);
+}
+
+static void cost_text(const Sysprofd__V1__StatusResponse *m, const struct text *t,
+		      struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	char a[HUMAN_MAX], b[HUMAN_MAX], cpu[HUMAN_MAX], share[HUMAN_MAX];
+
+	strbuf_printf(&line, "cost: %s memory, %s BPF maps, %s CPU (%s of one CPU)",
+		      human_bytes(m->rss_bytes, a), human_bytes(m->bpf_bytes, b),
+		      human_duration((uint64_t)(MAX(m->cpu_seconds, 0.0) * NSEC_PER_SEC), cpu),
+		      human_share(m->cpu_seconds, m->uptime_seconds, share));
+	text_wrap(t, line.data ?: "", 2, out);
+}
+
+static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out)
+{
+	struct text t;
+	int r;
+
+	text_init(&t, STDOUT_FILENO);
+	head_text(m, &t, out);
+	r = collectors_text(m, &t, out);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < m->n_collectors; i++) {
+		_cleanup_(strbuf_done) struct strbuf what = {};
+
+		strbuf_printf(&what, "%s lost", m->collectors[i]->name);
+		losses_text(what.data ?: "", m->collectors[i]->lost, m->collectors[i]->n_lost, &t,
+			    out);
+	}
+	store_text(m->store ?: &no_store, &t, out);
+	cost_text(m, &t, out);
+	losses_text("also dropped or refused", m->counters, m->n_counters, &t, out);
+	return 0;
+}
+
+int command_status(const struct options *o, struct client *c)
+{
+	Sysprofd__V1__StatusRequest q = SYSPROFD__V1__STATUS_REQUEST__INIT;
+	_cleanup_(strbuf_done) struct strbuf out = {};
+	ProtobufCMessage *answer = NULL;
+	int r = client_call(c, "Status", &q.base, &sysprofd__v1__status_response__descriptor,
+			    &answer);
+
+	if (r)
+		return command_failed(c, r);
+	if (o->json)
+		answer_json((Sysprofd__V1__StatusResponse *)answer, &out);
+	else if (answer_text((Sysprofd__V1__StatusResponse *)answer, &out) < 0)
+		out.error = -ENOMEM;
+	protobuf_c_message_free_unpacked(answer, NULL);
+	return text_output(&out);
+}

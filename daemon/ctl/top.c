@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* top: the heaviest rows of a selection. */
+#include "ctl/command.h"
+#include "ctl/coverage.h"
+#include "ctl/request.h"
+#include "export/human.h"
+
+#define BINARY_WIDTH 24
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void row_json(struct json *j, enum profile_type type, const Sysprofd__V1__TopRow *row)
+{
+	json_object(j);
+	json_key(j, "name");
+	json_string(j, row->name);
+	json_key(j, "binary");
+	json_string(j, row->binary);
+	json_key(j, "self");
+	json_unsigned(j, row->self);
+	json_key(j, "total");
+	json_unsigned(j, row->total);
+	json_key(j, "share");
+	json_double(j, row->share);
+	if (row->pid) {
+		json_key(j, "pid");
+		json_unsigned(j, row->pid);
+	}
+	if (row->tid) {
+		json_key(j, "tid");
+		json_unsigned(j, row->tid);
+	}
+	if (row->start_ns) {
+		json_key(j, "start");
+		json_unsigned(j, row->start_ns);
+	}
+	if (type != PROFILE_ON_CPU) {
+		json_key(j, "events");
+		json_unsigned(j, row->events);
+	}
+	if (type == PROFILE_SYSCALLS) {
+		json_key(j, "errors");
+		json_unsigned(j, row->errors);
+	}
+	if (type == PROFILE_FUTEX) {
+		json_key(j, "max");
+		json_unsigned(j, row->max);
+	}
+	json_object_end(j);
+}
+
+static void answer_json(const Sysprofd__V1__TopResponse *m, enum profile_type type,
+			struct strbuf *out)
+{
+	struct json j = { .out = out };
+
+	json_object(&j);
+	coverage_json(&j, m->coverage);
+	json_key(&j, "rows_omitted");
+	json_unsigned(&j, m->rows_omitted);
+	json_key(&j, "rows");
+	json_array(&j);
+	for (size_t i = 0; i < m->n_rows; i++)
+		row_json(&j, type, m->rows[i]);
+	json_array_end(&j);
+	json_object_end(&j);
+	strbuf_putc(out, '\n');
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+enum column { SELF, SHARE, TOTAL, EVENTS, ERRORS, LONGEST, PID, TID, BINARY, NAME, COLUMN_N };
+
+/* Which columns say something, by what is shown. */
+static bool wanted(const struct options *o, enum profile_type type, enum column column)
+{
+	bool frames = o->by == SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION ||
+		      o->by == SYSPROFD__V1__DIMENSION__DIMENSION_BINARY ||
+		      o->by == SYSPROFD__V1__DIMENSION__DIMENSION_STACK;
+	bool thread = o->by == SYSPROFD__V1__DIMENSION__DIMENSION_THREAD;
+
+	switch (column) {
+	case TOTAL:
+		return frames && type != PROFILE_SYSCALLS;
+	case EVENTS:
+		return type == PROFILE_OFF_CPU || type == PROFILE_FUTEX;
+	case ERRORS:
+		return type == PROFILE_SYSCALLS;
+	case LONGEST:
+		return type == PROFILE_FUTEX;
+	case PID:
+		return thread || o->by == SYSPROFD__V1__DIMENSION__DIMENSION_PROCESS ||
+		       o->by == SYSPROFD__V1__DIMENSION__DIMENSION_LOCK;
+	case TID:
+		return thread;
+	case BINARY:
+		return o->by == SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION;
+	default:
+		return true;
+	}
+}
+
+static void add_id(struct table *t, uint32_t id)
+{
+	if (id)
+		table_addf(t, "%u", id);
+	else
+		table_add(t, "-");
+}
+
+static void add_cell(struct table *t, enum profile_type type, const Sysprofd__V1__TopRow *row,
+		     enum column column)
+{
+	char buf[HUMAN_MAX];
+
+	switch (column) {
+	case SELF:
+		table_add(t, human_value(type, row->self, buf));
+		break;
+	case SHARE:
+		table_add(t, human_share(row->share, 1, buf));
+		break;
+	case TOTAL:
+		table_add(t, human_value(type, row->total, buf));
+		break;
+	case EVENTS:
+		table_add(t, human_count(row->events, buf));
+		break;
+	case ERRORS:
+		table_add(t, human_count(row->errors, buf));
+		break;
+	case LONGEST:
+		table_add(t, human_duration(row->max, buf));
+		break;
+	case PID:
+		add_id(t, row->pid);
+		break;
+	case TID:
+		add_id(t, row->tid);
+		break;
+	case BINARY:
+		table_add(t, row->binary);
+		break;
+	default:
+		table_add(t, str_empty(row->name) ? "[none]" : row->name);
+		break;
+	}
+}
+
+/* A column that is empty in all rows is left out. */
+static bool has_binaries(const Sysprofd__V1__TopResponse *m)
+{
+	for (size_t i = 0; i < m->n_rows; i++)
+		if (!str_empty(m->rows[i]->binary))
+			return true;
+	return false;
+}
+
+static int rows_text(const struct options *o, const Sysprofd__V1__TopResponse *m,
+		     enum profile_type type, const struct text *text, struct strbuf *out)
+{
+	const struct table_column all[COLUMN_N] = {
+		[SELF] = { .head = type == PROFILE_SYSCALLS ? "CALLS"
+				   : wanted(o, type, TOTAL) ? "SELF"
+							    : "TIME",
+			   .right = true },
+		[SHARE] = { .head = "SHARE", .right = true, .keep = 5 },
+		[TOTAL] = { .head = "TOTAL", .right = true, .keep = 4 },
+		[EVENTS] = { .head = "WAITS", .right = true, .keep = 3 },
+		[ERRORS] = { .head = "ERRORS", .right = true, .keep = 3 },
+		[LONGEST] = { .head = "LONGEST", .right = true, .keep = 2 },
+		[PID] = { .head = "PID", .right = true, .keep = 6 },
+		[TID] = { .head = "TID", .right = true, .keep = 6 },
+		[BINARY] = { .head = "BINARY", .max = BINARY_WIDTH, .middle = true, .keep = 1 },
+		[NAME] = { .flexible = true,
+			   .middle = o->by == SYSPROFD__V1__DIMENSION__DIMENSION_STACK },
+	};
+	struct table_column columns[COLUMN_N];
+	enum column which[COLUMN_N];
+	_cleanup_(table_done) struct table t = { .columns = columns };
+	char head[32] = "";
+
+	for (int c = 0; c < COLUMN_N; c++) {
+		if (!wanted(o, type, (enum column)c) || (c == BINARY && !has_binaries(m)))
+			continue;
+		which[t.n_columns] = (enum column)c;
+		columns[t.n_columns++] = all[c];
+	}
+	/* "--by process" is headed PROCESS. */
+	for (size_t i = 0; dimension_word(o->by)[i] && i + 1 < sizeof(head); i++)
+		head[i] = (char)(dimension_word(o->by)[i] - 'a' + 'A');
+	columns[t.n_columns - 1].head = head;
+	for (size_t i = 0; i < m->n_rows; i++)
+		for (size_t c = 0; c < t.n_columns; c++)
+			add_cell(&t, type, m->rows[i], which[c]);
+	return table_print(&t, text, out);
+}
+
+static int answer_text(const struct options *o, const Sysprofd__V1__TopResponse *m,
+		       enum profile_type type, struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	struct text text;
+	char n[HUMAN_MAX];
+	int r;
+
+	text_init(&text, STDOUT_FILENO);
+	coverage_text(o, &text, m->coverage, out);
+	strbuf_putc(out, '\n');
+	if (m->n_rows == 0) {
+		coverage_empty_text(&text, m->coverage, out);
+		return 0;
+	}
+	r = rows_text(o, m, type, &text, out);
+	if (r >= 0 && m->rows_omitted) {
+		strbuf_printf(&line, "and %s more rows", human_count(m->rows_omitted, n));
+		text_line(&text, STYLE_DIM, line.data ?: "", out);
+	}
+	return r;
+}
+
+int command_top(const struct options *o, struct client *c)
+{
+	Sysprofd__V1__TopRequest q = SYSPROFD__V1__TOP_REQUEST__INIT;
+	_cleanup_(strbuf_done) struct strbuf out = {};
+	_cleanup_(request_done) struct request selection = {};
+	Sysprofd__V1__TopResponse *m;
+	ProtobufCMessage *answer = NULL;
+	enum profile_type type = o->type;
+	int r;
+
+	if (request_init(&selection, o) < 0) {
+		complain("out of memory");
+		return CTL_FAILED;
+	}
+	q.selection = &selection.m;
+	q.by = o->by;
+	q.sort = o->by_total ? SYSPROFD__V1__SORT_ORDER__SORT_ORDER_TOTAL
+			     : SYSPROFD__V1__SORT_ORDER__SORT_ORDER_SELF;
+	q.limit = o->rows;
+	r = client_call(c, "Top", &q.base, &sysprofd__v1__top_response__descriptor, &answer);
+	if (r)
+		return command_failed(c, r);
+	m = (Sysprofd__V1__TopResponse *)answer;
+	if (o->json)
+		answer_json(m, type, &out);
+	else if (answer_text(o, m, type, &out) < 0)
+		out.error = -ENOMEM;
+	protobuf_c_message_free_unpacked(answer, NULL);
+	return text_output(&out);
+}
