@@ -109,6 +109,8 @@ static void collect(const char *s, size_t len, void *opaque)
 	struct output *o = opaque;
 	size_t room = sizeof(o->text) - 1 - o->len;
 
+	if (!len)
+		return;
 	memcpy(o->text + o->len, s, MIN(len, room));
 	o->len += MIN(len, room);
 	if (len > room)
