@@ -111,6 +111,11 @@ $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
 
+# Only what it uses comes along into the emulator.
+$(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,--as-needed -o $@ $^ $(PKG_LIBS)
+
 # Workloads are the truth of end-to-end tests: no sanitizer, every function with a frame pointer (gcc 12 omits
 # it in leaf functions from -O1 on, whatever is asked).
 $(B)/tests/workload/%: tests/workload/%.c $(wildcard tests/workload/*.h)
@@ -139,12 +144,12 @@ run:
 
 check:
 	@packaging/deps.sh test
-	@$(MAKE) --no-print-directory all unit workloads benches
+	@$(MAKE) --no-print-directory all unit workloads benches $(B)/tests/kernels/kernel-check
 	@tests/check.sh $(B)
 
 check-kernels:
 	@packaging/deps.sh test
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(B)/tests/kernels/kernel-check
 	@tests/kernels/run.sh $(B)
 
 bench:

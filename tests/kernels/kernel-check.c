@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Runs on another kernel, alone in an emulator: loads and attaches all collectors, puts a small workload of
+ * known size under them, and says what they counted. The workload stamps its own truth; bounds are wide,
+ * because an emulated CPU keeps no time, except for calls, which are counted exactly.
+ *
+ * Output, one fact a line, for run.sh: "check ok NAME DETAIL", "check fail NAME DETAIL", "insns PROGRAM SIZE
+ * VERIFIED", "log TEXT", "done".
+ */
+#include <bpf/bpf.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "collect/collect.h"
+#include "sysprofd.skel.h"
+
+#define CALLERS 8
+#define CALLS 100000
+#define SLEEPS 20
+#define SLEEP_NS (50 * NSEC_PER_MSEC)
+#define LOCK_ROUNDS 50
+#define BURN_NS (3 * NSEC_PER_SEC)
+#define TIME_LIMIT_NS (150 * NSEC_PER_SEC)
+#define LOG_TAIL 30
+#define LOG_SIZE (4U << 20)
+
+/* What the workload says about itself, shared with its processes. */
+struct truth {
+	atomic_uint lock; /* 0 free, 1 held, 2 held and waited for */
+	atomic_uint waits; /* FUTEX_WAIT that was woken */
+	atomic_ullong slept_ns;
+	atomic_uint calls;
+};
+
+struct child {
+	pid_t pid;
+	bool running;
+};
+
+struct workload {
+	struct truth *truth;
+	struct child callers[CALLERS], burner, sleeper, locker;
+	int start_fd; /* closed to let them run */
+};
+
+/* What the collectors say. */
+struct tally {
+	uint64_t on_cpu, burner, burner_user_stacks;
+	uint64_t getpid;
+	uint64_t blocked_ns, sleeper_samples;
+	uint64_t lock_waits, lock_stacks;
+	struct account account[SOURCE_N];
+	uint64_t stacks;
+};
+
+static bool failed;
+
+__attribute__((format(printf, 3, 4))) static void say(bool ok, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	failed |= !ok;
+	printf("check %s %s ", ok ? "ok" : "fail", name);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+	fflush(stdout);
+}
+
+/* ---- the workload ------------------------------------------------------------------------------ */
+
+static void run_caller(struct truth *t)
+{
+	for (int i = 0; i < CALLS; i++)
+		syscall(SYS_getpid);
+	atomic_fetch_add(&t->calls, CALLS);
+}
+
+__attribute__((noinline)) static void burn(struct truth *t)
+{
+	while (cpu_now_ns() < BURN_NS)
+		for (volatile int i = 0; i < 100000; i++)
+			;
+}
+
+static void run_sleeper(struct truth *t)
+{
+	for (int i = 0; i < SLEEPS; i++) {
+		struct timespec want = { .tv_nsec = SLEEP_NS };
+		uint64_t from = mono_now_ns();
+
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &want, NULL);
+		atomic_fetch_add(&t->slept_ns, mono_now_ns() - from);
+	}
+}
+
+static long futex(atomic_uint *word, int op, unsigned value)
+{
+	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+__attribute__((noinline)) static void lock(struct truth *t)
+{
+	unsigned seen = 0;
+
+	if (atomic_compare_exchange_strong(&t->lock, &seen, 1))
+		return;
+	while (atomic_exchange(&t->lock, 2) != 0)
+		if (futex(&t->lock, FUTEX_WAIT, 2) == 0)
+			atomic_fetch_add(&t->waits, 1);
+}
+
+static void unlock(struct truth *t)
+{
+	if (atomic_exchange(&t->lock, 0) == 2)
+		futex(&t->lock, FUTEX_WAKE, 1);
+}
+
+static void *run_rounds(void *arg)
+{
+	struct timespec held = { .tv_nsec = 5 * NSEC_PER_MSEC };
+
+	for (int i = 0; i < LOCK_ROUNDS; i++) {
+		lock(arg);
+		nanosleep(&held, NULL);
+		unlock(arg);
+	}
+	return NULL;
+}
+
+static void run_locker(struct truth *t)
+{
+	pthread_t other;
+
+	if (pthread_create(&other, NULL, run_rounds, t) != 0)
+		_exit(1);
+	run_rounds(t);
+	pthread_join(other, NULL);
+}
+
+static void start(struct child *c, struct workload *w, const int gate[2], void (*run)(struct truth *))
+{
+	char byte;
+
+	c->pid = fork();
+	c->running = c->pid > 0;
+	if (c->pid)
+		return;
+	close(gate[1]);
+	(void)!read(gate[0], &byte, 1);
+	run(w->truth);
+	_exit(0);
+}
+
+static int start_all(struct workload *w)
+{
+	int gate[2];
+
+	w->truth = mmap(NULL, sizeof(*w->truth), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (w->truth == MAP_FAILED || pipe(gate) < 0)
+		return negative_errno();
+	for (int i = 0; i < CALLERS; i++)
+		start(&w->callers[i], w, gate, run_caller);
+	start(&w->burner, w, gate, burn);
+	start(&w->sleeper, w, gate, run_sleeper);
+	start(&w->locker, w, gate, run_locker);
+	close(gate[0]);
+	w->start_fd = gate[1];
+	return 0;
+}
+
+static bool is_over(struct child *c)
+{
+	if (c->running && waitpid(c->pid, NULL, WNOHANG) == c->pid)
+		c->running = false;
+	return !c->running;
+}
+
+static bool all_over(struct workload *w)
+{
+	bool over = true;
+
+	for (int i = 0; i < CALLERS; i++)
+		over &= is_over(&w->callers[i]);
+	over &= is_over(&w->burner);
+	over &= is_over(&w->sleeper);
+	over &= is_over(&w->locker);
+	return over;
+}
+
+/* ---- counting ---------------------------------------------------------------------------------- */
+
+static bool is_caller(const struct workload *w, uint32_t tgid)
+{
+	for (int i = 0; i < CALLERS; i++)
+		if ((uint32_t)w->callers[i].pid == tgid)
+			return true;
+	return false;
+}
+
+static void add_slice(struct tally *t, const struct workload *w, const struct slice *s)
+{
+	for (size_t i = 0; i < s->n_on_cpu; i++) {
+		t->on_cpu += s->on_cpu[i].value.samples;
+		if (s->on_cpu[i].key.tgid == (uint32_t)w->burner.pid)
+			t->burner += s->on_cpu[i].value.samples;
+	}
+	for (size_t i = 0; i < s->n_stacks; i++)
+		if (s->stacks[i].tgid == (uint32_t)w->burner.pid && s->stacks[i].nr_user)
+			t->burner_user_stacks++;
+		else if (s->stacks[i].tgid == (uint32_t)w->locker.pid && s->stacks[i].source == SOURCE_FUTEX)
+			t->lock_stacks++;
+	for (size_t i = 0; i < s->n_syscalls; i++)
+		if (is_caller(w, s->syscalls[i].key.tgid) &&
+		    SYSCALL_KEY_NR(s->syscalls[i].key.call) == SYS_getpid &&
+		    SYSCALL_KEY_ABI(s->syscalls[i].key.call) == SYSCALL_ABI_NATIVE)
+			t->getpid += s->syscalls[i].calls;
+	for (size_t i = 0; i < s->n_threads; i++)
+		if (s->threads[i].tgid == (uint32_t)w->sleeper.pid)
+			t->blocked_ns += s->threads[i].blocked_ns;
+	for (size_t i = 0; i < s->n_off_cpu; i++)
+		if (s->off_cpu[i].key.tgid == (uint32_t)w->sleeper.pid)
+			t->sleeper_samples += s->off_cpu[i].value.samples;
+	for (size_t i = 0; i < s->n_futex; i++)
+		if (s->futex[i].key.tgid == (uint32_t)w->locker.pid &&
+		    s->futex[i].key.address == (uint64_t)(uintptr_t)&w->truth->lock &&
+		    s->futex[i].key.outcome == FUTEX_WOKEN)
+			t->lock_waits += s->futex[i].value.waits;
+	for (int i = 0; i < SOURCE_N; i++) {
+		const struct account *a = &s->source[i].sum;
+
+		t->account[i].seen += a->seen;
+		t->account[i].stored += a->stored;
+		t->account[i].idle += a->idle;
+		for (int k = 0; k < LOSS_N; k++)
+			t->account[i].lost[k] += a->lost[k];
+	}
+	t->stacks += s->n_stacks;
+}
+
+static int drain(struct collector *c, struct tally *t, const struct workload *w, bool bucket_end)
+{
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	int r = collector_drain(c, bucket_end, &s);
+
+	if (r < 0)
+		say(false, "drain", "%s", strerror(-r));
+	else
+		add_slice(t, w, s);
+	return r;
+}
+
+static int record(struct collector *c, struct workload *w, struct tally *t)
+{
+	uint64_t begin = mono_now_ns(), drained = begin;
+	bool over = false;
+	int r = 0;
+
+	close(w->start_fd);
+	while (!over && r >= 0) {
+		over = all_over(w);
+		if (mono_now_ns() - begin > TIME_LIMIT_NS) {
+			say(false, "workload", "did not end within %llu s", TIME_LIMIT_NS / NSEC_PER_SEC);
+			return -ETIMEDOUT;
+		}
+		r = collector_poll(c);
+		if (r < 0)
+			say(false, "poll", "%s", strerror(-r));
+		if (r >= 0 && (over || mono_now_ns() - drained > NSEC_PER_SEC)) {
+			drained = mono_now_ns();
+			r = drain(c, t, w, over);
+		}
+		usleep(100000);
+	}
+	/* The last window again: what was under way when it was swapped. */
+	return r < 0 ? r : drain(c, t, w, true);
+}
+
+/* ---- saying ------------------------------------------------------------------------------------ */
+
+static void say_lost(const struct account *a, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	buf[0] = '\0';
+	for (int k = 0; k < LOSS_N && n < size; k++)
+		if (a->lost[k])
+			n += (size_t)snprintf(buf + n, size - n, " lost[%d]=%lu", k,
+					      (unsigned long)a->lost[k]);
+}
+
+static void judge(const struct tally *t, const struct workload *w, const struct collector *c)
+{
+	struct source_state s[SOURCE_N];
+	const struct truth *u = w->truth;
+	char lost[256];
+
+	for (int i = 0; i < SOURCE_N; i++)
+		collector_source_state(c, (enum source)i, &s[i]);
+	if (s[SOURCE_ON_CPU].running) {
+		say_lost(&t->account[SOURCE_ON_CPU], lost, sizeof(lost));
+		say(t->burner >= 10 && t->burner_user_stacks, "on-cpu", "%s samples=%lu burner=%lu%s",
+		    s[SOURCE_ON_CPU].hook, t->on_cpu, t->burner, lost);
+	}
+	if (s[SOURCE_OFF_CPU].running) {
+		uint64_t slept = atomic_load(&u->slept_ns);
+
+		say_lost(&t->account[SOURCE_OFF_CPU], lost, sizeof(lost));
+		/* Blocked excludes the delay until the sleeper got a CPU, which an emulator stretches. */
+		say(t->blocked_ns > slept / 2 && t->blocked_ns < slept + slept / 2 && t->sleeper_samples,
+		    "off-cpu", "%s blocked=%lums of %lums samples=%lu%s", s[SOURCE_OFF_CPU].hook,
+		    (unsigned long)(t->blocked_ns / NSEC_PER_MSEC), (unsigned long)(slept / NSEC_PER_MSEC),
+		    t->sleeper_samples, lost);
+	}
+	if (s[SOURCE_SYSCALLS].running) {
+		say_lost(&t->account[SOURCE_SYSCALLS], lost, sizeof(lost));
+		say(t->getpid == CALLERS * CALLS, "syscalls", "%s getpid=%lu of %d%s",
+		    s[SOURCE_SYSCALLS].hook, t->getpid, CALLERS * CALLS, lost);
+	}
+	if (s[SOURCE_FUTEX].running) {
+		uint64_t waits = atomic_load(&u->waits);
+
+		say_lost(&t->account[SOURCE_FUTEX], lost, sizeof(lost));
+		/* A waiter that finds its wake-up on the way did not sleep, so ours may be fewer, never more. */
+		say(t->lock_waits && t->lock_waits <= waits && t->lock_waits * 10 >= waits * 8 && t->lock_stacks,
+		    "futex", "%s waits=%lu of %lu%s", s[SOURCE_FUTEX].hook, t->lock_waits, waits, lost);
+	}
+}
+
+/* Loads one program alone and prints the end of what the verifier says about it. */
+static void explain(const char *program)
+{
+	char *log = calloc(1, LOG_SIZE), *line;
+	struct sysprofd_bpf *skel = sysprofd_bpf__open();
+	struct bpf_program *p;
+	int lines = 0;
+
+	if (!log || !skel)
+		goto out;
+	bpf_object__for_each_program(p, skel->obj) {
+		bool this = streq(bpf_program__name(p), program);
+
+		bpf_program__set_autoload(p, this);
+		if (this)
+			bpf_program__set_log_buf(p, log, LOG_SIZE);
+	}
+	if (sysprofd_bpf__load(skel) == 0)
+		goto out;
+	for (line = log + strlen(log); line > log && lines <= LOG_TAIL; line--)
+		lines += line[-1] == '\n';
+	printf("log %s:\n", program);
+	for (line = strtok(line, "\n"); line; line = strtok(NULL, "\n"))
+		printf("log   %s\n", line);
+out:
+	sysprofd_bpf__destroy(skel);
+	free(log);
+}
+
+static void explain_source(const char *prefix)
+{
+	struct sysprofd_bpf *skel = sysprofd_bpf__open();
+	struct bpf_program *p;
+
+	if (!skel)
+		return;
+	bpf_object__for_each_program(p, skel->obj)
+		if (str_skip_prefix(bpf_program__name(p), prefix))
+			explain(bpf_program__name(p));
+	sysprofd_bpf__destroy(skel);
+	fflush(stdout);
+}
+
+static void judge_sources(const struct collector *c)
+{
+	static const char *const names[SOURCE_N] = { "on-cpu", "off-cpu", "syscalls", "futex" };
+	static const char *const prefixes[SOURCE_N] = { "oncpu", "offcpu", "syscall", "futex" };
+
+	for (int i = 0; i < SOURCE_N; i++) {
+		struct source_state s;
+
+		collector_source_state(c, (enum source)i, &s);
+		if (s.running)
+			continue;
+		say(false, names[i], "does not run: %s", s.text);
+		explain_source(prefixes[i]);
+	}
+}
+
+/* Everything that is loaded here is ours: nobody else runs on this kernel. */
+static void print_instructions(void)
+{
+	uint32_t id = 0;
+
+	while (bpf_prog_get_next_id(id, &id) == 0) {
+		struct bpf_prog_info info = {};
+		uint32_t len = sizeof(info);
+		int fd = bpf_prog_get_fd_by_id(id);
+
+		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &len) == 0)
+			printf("insns %s %u %u\n", info.name, info.xlated_prog_len / 8, info.verified_insns);
+		close_fd(fd);
+	}
+}
+
+static struct collect_options options(void)
+{
+	return (struct collect_options){
+		.enabled = { true, true, true, true },
+		.on_cpu_hz = 99,
+		.on_cpu_jitter = 0.1,
+		.off_cpu_threshold_ns = NSEC_PER_MSEC,
+		.off_cpu_threshold_max_ns = NSEC_PER_SEC,
+		.walks_per_second = 10000,
+		.slice_ns = 2 * NSEC_PER_SEC,
+	};
+}
+
+int main(void)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = NULL;
+	struct workload w = {};
+	struct tally t = {};
+	char *why = NULL;
+	int r;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	r = start_all(&w);
+	if (r < 0) {
+		say(false, "workload", "%s", strerror(-r));
+		return 1;
+	}
+	r = collector_new(&o, &c, &why);
+	if (r < 0) {
+		say(false, "load", "%s (%s)", why ?: "no reason given", strerror(-r));
+		explain_source("");
+	} else {
+		judge_sources(c);
+		print_instructions();
+		if (record(c, &w, &t) >= 0)
+			judge(&t, &w, c);
+	}
+	free(why);
+	printf("done\n");
+	return failed;
+}
