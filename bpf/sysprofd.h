@@ -272,7 +272,7 @@ struct account {
 
 /* One per CPU id; the daemon writes all but `last`. Monotonic nanoseconds. A cache line each. */
 struct tick_cpu {
-	u64 opened; /* this CPU's event was opened */
+	u64 opened; /* time counts from here: the event was opened, or all before is booked */
 	u64 redrawn; /* its period was set, which starts the period anew */
 	u64 period;
 	u64 last; /* tick */

@@ -40,13 +40,15 @@ const struct source_ops *source_ops_of(enum source s)
 void source_off(struct collector *c, enum source s, const char *fmt, ...)
 {
 	struct source_run *run = &c->sources[s];
+	char text[sizeof(run->state.text)]; /* arguments may point into the old text */
 	va_list ap;
 
 	run->on = false;
 	run->state.running = false;
 	va_start(ap, fmt);
-	vsnprintf(run->state.text, sizeof(run->state.text), fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	memcpy(run->state.text, text, sizeof(text));
 }
 
 uint64_t collector_random64(struct collector *c)
@@ -295,7 +297,7 @@ static int copy_options(struct collector *c, const struct collect_options *o)
 		c->o.only_tgids = copy;
 	}
 	for (int s = 0; s < SOURCE_N; s++) {
-		bool on = o->enabled[s] && (!o->burst || s == SOURCE_ON_CPU);
+		bool on = o->burst ? s == SOURCE_ON_CPU : o->enabled[s];
 
 		c->sources[s].on = on && source_ops[s];
 		if (!on)
@@ -317,7 +319,13 @@ static int count_cpus(struct collector *c)
 		return r;
 	c->cpus_possible = r;
 	c->accounts = new0(struct account, c->cpus_possible);
-	return c->accounts ? 0 : -ENOMEM;
+	c->possible = new0(unsigned, c->cpus_possible);
+	if (!c->accounts || !c->possible)
+		return -ENOMEM;
+	for (unsigned cpu = 0, i = 0; cpu < possible.n && i < c->cpus_possible; cpu++)
+		if (cpu_set_has(&possible, cpu))
+			c->possible[i++] = cpu;
+	return 0;
 }
 
 /* The kernel frees no map-in-map slot before an RCU grace period: rewriting one waits for it. */
@@ -440,6 +448,7 @@ struct collector *collector_free(struct collector *c)
 	close_fd(c->grace_slot_fd);
 	free((void *)c->o.only_tgids);
 	free(c->accounts);
+	free(c->possible);
 	free(c->misses);
 	free(c);
 	return NULL;

@@ -99,6 +99,8 @@ static int drain_accounts(struct collector *c, unsigned set, struct slice *s)
 
 		if (bpf_map_lookup_elem(fd, &key, c->accounts) < 0)
 			return negative_errno();
+		if (c->sources[i].on && source_ops_of(i)->correct)
+			source_ops_of(i)->correct(c, c->accounts);
 		for (unsigned cpu = 0; cpu < c->cpus_possible; cpu++)
 			account_add(&s->source[i].sum, &c->accounts[cpu]);
 		memset(c->accounts, 0, c->cpus_possible * sizeof(*c->accounts));

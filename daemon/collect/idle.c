@@ -22,9 +22,11 @@ static const char *const idle_functions[] = {
 	"pvm_safe_halt", "pvm_safe_halt_hc", "tdx_safe_halt", "xen_safe_halt",
 };
 
+#define MAX_FOUND (2 * ARRAY_SIZE(idle_functions))
+
 struct scan {
-	struct idle_range *ranges;
-	size_t n, max;
+	struct idle_range found[MAX_FOUND];
+	size_t n;
 	uint64_t open; /* begin of a function whose end is the next symbol */
 	uint64_t section;
 };
@@ -37,54 +39,85 @@ static bool is_idle_function(const char *name)
 	return false;
 }
 
-/* Adjoining and overlapping ranges become one; what does not fit counts as work. */
-static void add_range(struct scan *k, uint64_t start, uint64_t end)
+static void add_found(struct scan *k, uint64_t start, uint64_t end)
 {
-	struct idle_range *last = k->n ? &k->ranges[k->n - 1] : NULL;
-
-	if (end <= start)
-		return;
-	if (last && start <= last->start + last->size && start >= last->start) {
-		last->size = MAX(last->size, end - last->start);
-		return;
-	}
-	if (k->n < k->max)
-		k->ranges[k->n++] = (struct idle_range){ start, end - start };
+	if (end > start && k->n < MAX_FOUND)
+		k->found[k->n++] = (struct idle_range){ start, end - start };
 }
 
 static void scan_symbol(struct scan *k, uint64_t address, char type, const char *name)
 {
 	if (k->open && address > k->open) {
-		add_range(k, k->open, address);
+		add_found(k, k->open, address);
 		k->open = 0;
 	}
 	if (streq(name, IDLE_SECTION_START))
 		k->section = address;
 	else if (streq(name, IDLE_SECTION_END) && k->section)
-		add_range(k, k->section, address);
+		add_found(k, k->section, address);
 	else if ((type == 't' || type == 'T') && address && is_idle_function(name))
 		k->open = address;
+}
+
+/* "ffffffff81000000 T _stext": cuts the line at its end. NULL when it has another form. */
+static char *parse_line(char *line, uint64_t *ret_address, char *ret_type)
+{
+	char *p;
+
+	*ret_address = strtoull(line, &p, 16);
+	if (p == line || *p != ' ' || !p[1] || p[2] != ' ')
+		return NULL;
+	*ret_type = p[1];
+	p += 3;
+	p[strcspn(p, "\n")] = 0;
+	return p;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct idle_range *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Adjoining and overlapping ranges become one; what exceeds max counts as work. */
+static size_t merge(struct scan *k, struct idle_range *ranges, size_t max)
+{
+	size_t n = 0;
+
+	qsort(k->found, k->n, sizeof(*k->found), by_start);
+	for (size_t i = 0; i < k->n; i++) {
+		const struct idle_range *f = &k->found[i];
+		struct idle_range *last = n ? &ranges[n - 1] : NULL;
+
+		if (last && f->start - last->start <= last->size)
+			last->size = MAX(last->size, f->start + f->size - last->start);
+		else if (n < max)
+			ranges[n++] = *f;
+	}
+	return n;
 }
 
 /* Symbols of the kernel proper come first and in the order of their addresses; modules hold none of these. */
 int idle_ranges_read(const char *kallsyms_path, struct idle_range *ranges, size_t max, size_t *ret_n)
 {
-	struct scan k = { .ranges = ranges, .max = max };
+	struct scan k = {};
 	FILE *f = fopen(kallsyms_path, "re");
-	char line[1024], name[512], type;
+	char line[1024];
 
 	if (!f)
 		return negative_errno();
 	while (fgets(line, sizeof(line), f)) {
-		unsigned long long address;
+		uint64_t address;
+		char type, *name = parse_line(line, &address, &type);
 
-		if (sscanf(line, "%llx %c %511s", &address, &type, name) != 3)
+		if (!name)
 			continue;
-		if (strchr(line, '['))
+		if (strchr(name, '['))
 			break;
 		scan_symbol(&k, address, type, name);
 	}
 	fclose(f);
-	*ret_n = k.n;
+	*ret_n = merge(&k, ranges, max);
 	return 0;
 }

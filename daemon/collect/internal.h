@@ -31,6 +31,8 @@ struct source_ops {
 	int (*poll)(struct collector *c, uint64_t mono_ns);
 	/* The window is still open: waits in progress at a bucket's end. */
 	int (*before_swap)(struct collector *c, bool bucket_end, struct slice *s);
+	/* The window's accounts, one per possible CPU in the order of c->possible, before they are added up. */
+	void (*correct)(struct collector *c, struct account *per_cpu);
 	/* No program writes the set any more: move its counts into s, leave the set empty. */
 	int (*drain)(struct collector *c, unsigned set, struct slice *s);
 	/* A ring buffer record that is not a stack; size covers its type. True when it was the source's. */
@@ -84,6 +86,7 @@ struct collector {
 	struct source_run sources[SOURCE_N];
 	unsigned cpu_ids; /* largest possible CPU id + 1 */
 	unsigned cpus_possible; /* values of a per-CPU map */
+	unsigned *possible; /* their CPU ids */
 	uint64_t random; /* state of collector_random() */
 
 	struct ring_buffer *ring;
@@ -167,11 +170,20 @@ void cpu_set_done(struct cpu_set *s);
 bool cpu_set_has(const struct cpu_set *s, unsigned cpu);
 unsigned cpu_set_count(const struct cpu_set *s);
 
+/* ---- gaps.c ---------------------------------------------------------------------------------------- */
+
+/* Idle time of each CPU so far, from text in the form of /proc/stat; 0 where a CPU has no line. */
+int idle_times_read(const char *stat_path, uint64_t *idle_ns, unsigned n);
+/*
+ * Of the time in which this CPU did not tick, moves to idle what idle ticks have not shown already: idle_ns is
+ * the CPU's idle time in the window by the kernel's own account.
+ */
+void account_explain_gaps(struct account *a, uint64_t idle_ns);
+
 /* ---- idle.c ------------------------------------------------------------------------------------------ */
 
 /*
  * Finds the code in which CPUs wait, from text in the form of /proc/kallsyms. *ret_n is 0 when addresses are
  * hidden. At most `max` ranges, merged.
  */
-struct strbuf;
 int idle_ranges_read(const char *kallsyms_path, struct idle_range *ranges, size_t max, size_t *ret_n);

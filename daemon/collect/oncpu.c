@@ -31,6 +31,7 @@ struct oncpu {
 	unsigned n_events;
 	struct tick_cpu *ticks; /* the map, shared with the program */
 	size_t ticks_bytes;
+	uint64_t *idle_ns, *idle_before_ns; /* by CPU id: /proc/stat now, and as of the window's begin */
 	uint64_t redraw_at_ns;
 };
 
@@ -248,7 +249,9 @@ static int oncpu_init(struct collector *c, struct oncpu *o)
 	o->hz = c->o.on_cpu_hz;
 	o->n_events = c->cpu_ids;
 	o->events = new0(struct tick_event, o->n_events);
-	if (!o->events)
+	o->idle_ns = new0(uint64_t, o->n_events);
+	o->idle_before_ns = new0(uint64_t, o->n_events);
+	if (!o->events || !o->idle_ns || !o->idle_before_ns)
 		return -ENOMEM;
 	for (unsigned i = 0; i < o->n_events; i++)
 		o->events[i].fd = -1;
@@ -258,6 +261,8 @@ static int oncpu_init(struct collector *c, struct oncpu *o)
 	if (p == MAP_FAILED)
 		return negative_errno();
 	o->ticks = p;
+	/* Without /proc/stat all gaps are lost time. */
+	(void)idle_times_read("/proc/stat", o->idle_before_ns, o->n_events);
 	return 0;
 }
 
@@ -308,6 +313,46 @@ static int oncpu_poll(struct collector *c, uint64_t mono_ns)
 	return 0;
 }
 
+/*
+ * The time since a CPU's last tick belongs to the window that ends now when a tick is overdue: nothing else
+ * would show that CPU. A tick that comes at this very moment books the time itself.
+ */
+static void book_silence(struct tick_cpu *tick, uint64_t now, struct account *a)
+{
+	uint64_t last = __atomic_load_n(&tick->last, __ATOMIC_RELAXED);
+	uint64_t since = MAX(last, tick->opened), ticks;
+
+	if (now < since || now - since < 2 * tick->period)
+		return;
+	__atomic_store_n(&tick->opened, now, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&tick->last, __ATOMIC_SEQ_CST) != last)
+		return;
+	ticks = (now - since) / tick->period;
+	a->seen += ticks;
+	a->lost[LOSS_TICK_SKIPPED] += ticks;
+	a->lost_ns += now - since;
+}
+
+static void oncpu_correct(struct collector *c, struct account *per_cpu)
+{
+	struct oncpu *o = oncpu_of(c);
+	uint64_t now = mono_now_ns();
+
+	if (o->cycles)
+		return;
+	if (idle_times_read("/proc/stat", o->idle_ns, o->n_events) < 0)
+		memcpy(o->idle_ns, o->idle_before_ns, o->n_events * sizeof(*o->idle_ns));
+	for (unsigned i = 0; i < c->cpus_possible; i++) {
+		unsigned cpu = c->possible[i];
+		uint64_t idle = o->idle_ns[cpu], before = o->idle_before_ns[cpu];
+
+		if (o->events[cpu].fd >= 0)
+			book_silence(&o->ticks[cpu], now, &per_cpu[i]);
+		account_explain_gaps(&per_cpu[i], idle > before ? idle - before : 0);
+	}
+	memcpy(o->idle_before_ns, o->idle_ns, o->n_events * sizeof(*o->idle_ns));
+}
+
 struct oncpu_drain {
 	struct collector *c;
 	struct slice *s;
@@ -356,6 +401,8 @@ static void oncpu_free(struct collector *c)
 	if (o->ticks)
 		munmap(o->ticks, o->ticks_bytes);
 	free(o->events);
+	free(o->idle_ns);
+	free(o->idle_before_ns);
 	free(o);
 	c->sources[SOURCE_ON_CPU].priv = NULL;
 }
@@ -365,6 +412,7 @@ const struct source_ops oncpu_ops = {
 	.configure = oncpu_configure,
 	.attach = oncpu_attach,
 	.poll = oncpu_poll,
+	.correct = oncpu_correct,
 	.drain = oncpu_drain,
 	.free = oncpu_free,
 };

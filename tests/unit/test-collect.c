@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The parts of collect that need no kernel: CPU lists, idle code, time without ticks, records, balances. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+
+#include "collect/internal.h"
+
+static void write_temp(char *path, const char *text)
+{
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* ---- CPU lists ------------------------------------------------------------------------------------- */
+
+static void test_cpu_lists(void **state)
+{
+	static const char *const wrong[] = { "a", "1-", "-1", "3-1", "0,,1", "0,", "0 1", "64",
+					     "99999999999999999999", "0-64", "1-2-3", "0x1" };
+	_cleanup_(cpu_set_done) struct cpu_set s = {};
+
+	assert_int_equal(cpu_set_parse("0-1,4,62-63\n", 64, &s), 0);
+	assert_int_equal(s.n, 64);
+	assert_int_equal(cpu_set_count(&s), 5);
+	assert_true(cpu_set_has(&s, 0) && cpu_set_has(&s, 1) && cpu_set_has(&s, 4));
+	assert_true(cpu_set_has(&s, 63) && !cpu_set_has(&s, 2) && !cpu_set_has(&s, 64));
+	cpu_set_done(&s);
+	assert_int_equal(cpu_set_parse("\n", 64, &s), 0);
+	assert_int_equal(cpu_set_count(&s), 0);
+	cpu_set_done(&s);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_true(cpu_set_parse(wrong[i], 64, &s) < 0);
+	assert_null(s.bits);
+}
+
+/* ---- idle code ------------------------------------------------------------------------------------- */
+
+static size_t ranges_of(const char *text, struct idle_range *ranges, size_t max)
+{
+	char path[] = "/tmp/test-collect-XXXXXX";
+	size_t n = 99;
+
+	write_temp(path, text);
+	assert_int_equal(idle_ranges_read(path, ranges, max, &n), 0);
+	unlink(path);
+	return n;
+}
+
+static void test_idle_ranges(void **state)
+{
+	struct idle_range r[MAX_IDLE_RANGES] = {};
+	size_t n;
+
+	n = ranges_of("ffffffff81000000 T _stext\n"
+		      "ffffffff81000100 t pv_native_safe_halt\n"
+		      "ffffffff81000110 t something_else\n"
+		      "ffffffff81000200 T __cpuidle_text_start\n"
+		      "ffffffff81000200 T default_idle\n"
+		      "ffffffff81000280 t mwait_idle\n"
+		      "ffffffff81000300 T __cpuidle_text_end\n"
+		      "not a line\n\n"
+		      "ffffffff81000400 d poll_idle\n"
+		      "ffffffff81000500 t cpuidle_enter_state\n"
+		      "ffffffff81000500 t an_alias\n"
+		      "ffffffff81000580 t after\n"
+		      "ffffffffc0000000 t poll_idle\t[module]\n"
+		      "ffffffffc0000100 t after\t[module]\n",
+		      r, ARRAY_SIZE(r));
+	assert_int_equal(n, 3);
+	assert_int_equal(r[0].start, 0xffffffff81000100);
+	assert_int_equal(r[0].size, 0x10);
+	assert_int_equal(r[1].start, 0xffffffff81000200);
+	assert_int_equal(r[1].size, 0x100);
+	assert_int_equal(r[2].start, 0xffffffff81000500);
+	assert_int_equal(r[2].size, 0x80);
+	assert_int_equal(idle_ranges_read("/nonexistent", r, 1, &n), -ENOENT);
+}
+
+static void test_idle_ranges_hidden_and_many(void **state)
+{
+	struct idle_range r[2] = {};
+
+	assert_int_equal(ranges_of("0000000000000000 T __cpuidle_text_start\n"
+				   "0000000000000000 T default_idle\n"
+				   "0000000000000000 T __cpuidle_text_end\n",
+				   r, ARRAY_SIZE(r)),
+			 0);
+	assert_int_equal(ranges_of("1000 t default_idle\n1010 t a\n2000 t mwait_idle\n2010 t b\n"
+				   "3000 t poll_idle\n3010 t c\n",
+				   r, ARRAY_SIZE(r)),
+			 2);
+	assert_int_equal(r[1].start, 0x2000);
+}
+
+/* ---- time without ticks ------------------------------------------------------------------------------ */
+
+static void test_idle_times(void **state)
+{
+	char path[] = "/tmp/test-collect-XXXXXX";
+	uint64_t ns[4], tick = NSEC_PER_SEC / sysconf(_SC_CLK_TCK);
+
+	write_temp(path, "cpu  1 2 3 4 5 6 7 8 9 10\n"
+			 "cpu0 10 0 20 300 5 0 0 0 0 0\n"
+			 "cpu2 1 1 1 7 0 1 1\n"
+			 "cpu99 1 1 1 7 0 1 1\n"
+			 "cpu3 1 1\n"
+			 "intr 5 6 7\n");
+	assert_int_equal(idle_times_read(path, ns, ARRAY_SIZE(ns)), 0);
+	unlink(path);
+	assert_int_equal(ns[0], 305 * tick);
+	assert_int_equal(ns[1], 0);
+	assert_int_equal(ns[2], 7 * tick);
+	assert_int_equal(ns[3], 0);
+}
+
+static void test_gaps(void **state)
+{
+	struct account a = { .seen = 40, .stored = 20, .idle = 5, .idle_ns = 500, .lost_ns = 1500 };
+	struct account all = { .seen = 10, .lost_ns = 1000 };
+	struct account full = { .seen = 3, .lost_ns = 300 };
+
+	a.lost[LOSS_TICK_SKIPPED] = 15;
+	account_explain_gaps(&a, 1500); /* 500 of which the idle ticks have shown */
+	assert_int_equal(a.idle, 15);
+	assert_int_equal(a.idle_ns, 1500);
+	assert_int_equal(a.lost[LOSS_TICK_SKIPPED], 5);
+	assert_int_equal(a.lost_ns, 500);
+	assert_int_equal(a.seen, a.stored + a.idle + a.lost[LOSS_TICK_SKIPPED]);
+
+	all.lost[LOSS_TICK_SKIPPED] = 10;
+	account_explain_gaps(&all, UINT64_MAX);
+	assert_int_equal(all.idle, 10);
+	assert_int_equal(all.lost[LOSS_TICK_SKIPPED], 0);
+	assert_int_equal(all.lost_ns, 0);
+
+	/* Time that was lost for another reason stays lost. */
+	full.lost[LOSS_COUNT_FULL] = 3;
+	account_explain_gaps(&full, 1000);
+	assert_int_equal(full.lost_ns, 300);
+	assert_int_equal(full.idle, 0);
+}
+
+/* ---- records ------------------------------------------------------------------------------------------ */
+
+struct test_record {
+	struct stack_record head;
+	uint64_t ips[8];
+};
+
+static struct test_record record(uint64_t id, uint32_t window, uint64_t leaf)
+{
+	return (struct test_record){
+		.head = { .type = RECORD_STACK,
+			  .window = window,
+			  .id = id,
+			  .tgid = 7,
+			  .start = 70,
+			  .nr_kernel = 1,
+			  .nr_user = 2,
+			  .walk_end = WALK_COMPLETE },
+		.ips = { leaf, 0x400100, 0x400200 },
+	};
+}
+
+static void send(struct collector *c, const struct test_record *r, size_t ips)
+{
+	ring_record(c, r, sizeof(r->head) + ips * sizeof(uint64_t));
+}
+
+static void collector_done(struct collector *c)
+{
+	stack_set_done(&c->open);
+	stack_set_done(&c->next);
+	stack_set_done(&c->closed);
+}
+
+static void test_stacks(void **state)
+{
+	_cleanup_(collector_done) struct collector c = { .window = 5 };
+	_cleanup_(slice_free_p) struct slice *s = new0(struct slice, 1), *t = new0(struct slice, 1);
+	struct test_record a = record(11, 5, 0x1000), b = record(12, 5, 0x2000),
+			   next = record(11, 6, 0x3000), late = record(13, 4, 0x4000);
+
+	send(&c, &a, 3);
+	send(&c, &b, 3);
+	send(&c, &a, 3); /* the same once more is no other stack */
+	send(&c, &next, 3); /* same id in the next window */
+	send(&c, &late, 3);
+	ring_take(&c, s);
+	assert_int_equal(c.window, 6);
+	assert_int_equal(s->n_stacks, 3);
+	assert_int_equal(s->n_ips, 9);
+	assert_int_equal(s->ips[s->stacks[1].first_ip], 0x2000);
+	assert_int_equal(slice_stack_id(&c, s, SOURCE_ON_CPU, 11, 1), 11);
+	assert_int_equal(slice_stack_id(&c, s, SOURCE_ON_CPU, 13, 1), 13);
+	assert_int_equal(slice_stack_id(&c, s, SOURCE_ON_CPU, STACK_ID_NONE, 1), STACK_ID_NONE);
+	assert_int_equal(slice_stack_id(&c, s, SOURCE_FUTEX, 99, 4), STACK_ID_NONE);
+	assert_int_equal(s->source[SOURCE_FUTEX].sum.lost[LOSS_STACK_MISSING], 4);
+	ring_take(&c, t);
+	assert_int_equal(t->n_stacks, 1);
+	assert_int_equal(t->ips[0], 0x3000);
+	assert_int_equal(slice_stack_id(&c, t, SOURCE_ON_CPU, 12, 1), STACK_ID_NONE);
+}
+
+static void test_collisions(void **state)
+{
+	_cleanup_(collector_done) struct collector c = {};
+	_cleanup_(slice_free_p) struct slice *s = new0(struct slice, 1);
+	struct test_record a = record(1, 0, 0x1000), other_leaf = record(1, 0, 0x1001),
+			   b = record(2, 0, 0x1000), other_process = record(2, 0, 0x1000),
+			   d = record(3, 0, 0x1000), other_split = record(3, 0, 0x1000),
+			   ok = record(4, 0, 0x1000);
+
+	other_process.head.start = 71;
+	other_split.head.nr_kernel = 2;
+	other_split.head.nr_user = 1;
+	send(&c, &a, 3);
+	send(&c, &other_leaf, 3);
+	send(&c, &b, 3);
+	send(&c, &other_process, 3);
+	send(&c, &d, 3);
+	send(&c, &other_split, 3);
+	send(&c, &ok, 3);
+	ring_take(&c, s);
+	for (uint64_t id = 1; id <= 3; id++)
+		assert_int_equal(slice_stack_id(&c, s, SOURCE_OFF_CPU, id, 10), STACK_ID_NONE);
+	assert_int_equal(slice_stack_id(&c, s, SOURCE_OFF_CPU, 4, 10), 4);
+	assert_int_equal(s->source[SOURCE_OFF_CPU].sum.lost[LOSS_STACK_COLLISION], 30);
+}
+
+static void test_malformed_records(void **state)
+{
+	_cleanup_(collector_done) struct collector c = {};
+	struct test_record r = record(1, 0, 0x1000);
+
+	ring_record(&c, &r, 0);
+	ring_record(&c, &r, 3);
+	ring_record(&c, &r, sizeof(r.head) - 1);
+	send(&c, &r, 2); /* shorter than its counts say */
+	r.head.nr_user = MAX_USER_FRAMES + 1;
+	send(&c, &r, 8);
+	r = record(1, 0, 0x1000);
+	r.head.nr_kernel = 0xffff;
+	send(&c, &r, 8);
+	r = record(1, 0, 0x1000);
+	r.head.walk_end = WALK_END_N;
+	send(&c, &r, 3);
+	r = record(1, 0, 0x1000);
+	r.head.source = SOURCE_N;
+	send(&c, &r, 3);
+	r = record(STACK_ID_NONE, 0, 0x1000);
+	send(&c, &r, 3);
+	r = record(1, 0, 0x1000);
+	r.head.type = 77;
+	send(&c, &r, 3);
+	assert_int_equal(c.open.n_stacks, 0);
+	r = record(1, 0, 0x1000);
+	send(&c, &r, 3);
+	assert_int_equal(c.open.n_stacks, 1);
+}
+
+/* The limit on addresses holds, and what exceeds it is counted when its counts are drained. */
+static void test_stack_limit(void **state)
+{
+	_cleanup_(collector_done) struct collector c = {};
+	_cleanup_(slice_free_p) struct slice *s = new0(struct slice, 1);
+	size_t size = sizeof(struct stack_record) + MAX_USER_FRAMES * sizeof(uint64_t);
+	_cleanup_free_ struct stack_record *r = calloc(1, size);
+	uint64_t n = 5000;
+
+	r->type = RECORD_STACK;
+	r->nr_user = MAX_USER_FRAMES;
+	for (r->id = 1; r->id <= n; r->id++)
+		ring_record(&c, r, size);
+	ring_take(&c, s);
+	assert_true(s->n_stacks < n && s->n_ips <= 1U << 21);
+	assert_int_equal(slice_stack_id(&c, s, SOURCE_ON_CPU, n, 1), STACK_ID_NONE);
+	assert_int_equal(s->source[SOURCE_ON_CPU].sum.lost[LOSS_STACK_MISSING], 1);
+}
+
+static void test_balance(void **state)
+{
+	struct slice s = {};
+	struct account *a = &s.source[SOURCE_SYSCALLS].sum;
+
+	a->seen = a->stored = 100;
+	slice_balance(&s, SOURCE_SYSCALLS, 90);
+	assert_int_equal(a->stored, 90);
+	assert_int_equal(a->lost[LOSS_OTHER], 10);
+	assert_int_equal(a->seen, 100);
+	slice_balance(&s, SOURCE_SYSCALLS, 95);
+	assert_int_equal(a->stored, 95);
+	assert_int_equal(a->seen, 105);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cpu_lists),
+		cmocka_unit_test(test_idle_ranges),
+		cmocka_unit_test(test_idle_ranges_hidden_and_many),
+		cmocka_unit_test(test_idle_times),
+		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_collisions),
+		cmocka_unit_test(test_malformed_records),
+		cmocka_unit_test(test_stack_limit),
+		cmocka_unit_test(test_balance),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
