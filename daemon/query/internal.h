@@ -69,12 +69,6 @@ bool lens_lock(struct lens *l, uint32_t lock);
 /* The name of a frame as people read it; buf is used when it must be made. */
 const char *query_frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size);
 
-/* ---- scan ------------------------------------------------------------------------------------------ */
-
-/* Calls fn for each bucket of the range and fills the coverage of p: all its metadata but total and samples. */
-int query_scan(const struct query_source *src, const struct selection *sel, struct profile *p,
-	       store_scan_fn fn, void *ctx);
-
 /* ---- merge ----------------------------------------------------------------------------------------- */
 
 /* Which ids keep rows apart: masks of all ones or 0; for key, any bits. */
@@ -116,6 +110,8 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c) _w
  * added afterwards, when the columns have been emptied.
  */
 int merge_close(struct merge *m) _warn_unused_;
+/* Before another dictionary than d is met: what was added under the last one is translated, and it may go. */
+int merge_leave(struct merge *m, const struct dict *d) _warn_unused_;
 /* The whole range: scan, add, close. */
 int merge_run(struct merge *m, const struct query_source *src) _warn_unused_;
 struct profile *merge_take(struct merge *m);
@@ -123,6 +119,14 @@ struct profile *merge_take(struct merge *m);
 /* For peers that may not see kernel addresses. No element may be added to the dictionary afterwards. */
 int profile_hide_kernel(struct profile *p) _warn_unused_;
 void columns_empty(struct columns *c);
+
+/* ---- scan ------------------------------------------------------------------------------------------ */
+
+/*
+ * Calls fn for each bucket of m's selection and fills the coverage of m's profile: all its metadata but total
+ * and samples. fn adds to m; it is not called for buckets that are damaged or did not record the type.
+ */
+int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn, void *ctx) _warn_unused_;
 
 /* ---- scale ----------------------------------------------------------------------------------------- */
 

@@ -175,19 +175,30 @@ static bool accepted(struct merge *m, struct ids i)
 
 static int merge_flush(struct merge *m);
 
+int merge_leave(struct merge *m, const struct dict *d)
+{
+	int r;
+
+	if (!m->map.from || m->map.from == d)
+		return 0;
+	r = merge_flush(m);
+	dict_map_done(&m->map);
+	lens_done(&m->lens);
+	lens_init(&m->lens, &m->matcher);
+	return r;
+}
+
 /* Makes m ready for ids of d. */
 static int use_dict(struct merge *m, const struct dict *d)
 {
 	size_t n = direct_by_series(m) ? d->n_series : direct_by_stack(m) ? d->n_stacks : 0;
 	int r;
 
-	if (m->map.from != d) {
-		r = merge_flush(m);
-		if (r < 0)
-			return r;
-		dict_map_done(&m->map);
+	r = merge_leave(m, d);
+	if (r < 0)
+		return r;
+	if (!m->map.from)
 		dict_map_init(&m->map, d, m->p->dict);
-	}
 	r = ARRAY_GROW(m->direct, m->cap_direct, n);
 	return r < 0 ? r : lens_use(&m->lens, d);
 }
@@ -326,7 +337,7 @@ static int on_bucket(void *ctx, const struct dict *d, const struct bucket_meta *
 
 int merge_run(struct merge *m, const struct query_source *src)
 {
-	int r = query_scan(src, m->sel, m->p, on_bucket, m);
+	int r = query_scan(src, m, on_bucket, m);
 
 	return r < 0 ? r : merge_close(m);
 }

@@ -13,7 +13,8 @@
 struct scan {
 	const struct query_source *src;
 	const struct selection *sel;
-	struct profile *p;
+	struct merge *merge;
+	struct profile *p; /* the merge's */
 	store_scan_fn fn;
 	void *ctx;
 	bool *stored; /* for src->closed, then src->open: seen in the store already */
@@ -117,6 +118,9 @@ static int visit(struct scan *s, const struct dict *d, const struct bucket_meta 
 	uint64_t end = bucket_end(meta, open);
 	int r = note_gap(s, meta);
 
+	/* Buckets beside the range come with dictionaries too: the store may drop the one before. */
+	if (r == 0)
+		r = merge_leave(s->merge, d);
 	if (r < 0)
 		return r;
 	if (!s->any || end > s->end) {
@@ -195,11 +199,14 @@ static int note_tail(struct scan *s)
 	return add_gap(s, s->end, until, GAP_NOT_RUNNING);
 }
 
-int query_scan(const struct query_source *src, const struct selection *sel, struct profile *p,
-	       store_scan_fn fn, void *ctx)
+int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn, void *ctx)
 {
+	const struct selection *sel = m->sel;
+	struct profile *p = m->p;
 	_cleanup_free_ bool *stored = new0(bool, src->n_closed + 1);
-	struct scan s = { .src = src, .sel = sel, .p = p, .fn = fn, .ctx = ctx, .stored = stored };
+	struct scan s = {
+		.src = src, .sel = sel, .merge = m, .p = p, .fn = fn, .ctx = ctx, .stored = stored
+	};
 	int r;
 
 	if (!stored)

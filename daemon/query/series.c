@@ -228,7 +228,7 @@ int query_series(const struct query_source *src, const struct selection *sel, en
 		return r;
 	s.answer = a;
 	grouping_init(&s.groups, f, s.merge.p);
-	r = query_scan(src, sel, s.merge.p, on_bucket, &s);
+	r = query_scan(src, &s.merge, on_bucket, &s);
 	if (r == 0)
 		r = end_step(&s);
 	if (r == 0 && !sel->visibility.all)

@@ -20,6 +20,7 @@ struct store_reader {
 	int directory_fd;
 	struct view *views[HOLD_VIEWS]; /* in order of use, the latest last */
 	size_t n_views;
+	const struct view *delivered; /* of the last bucket: the caller may still use its dictionary */
 	struct blob_reader blobs;
 	struct rows rows;
 	struct samples samples[PROFILE_TYPE_N];
@@ -166,7 +167,7 @@ static int get_view(struct store_reader *r, const char *name, struct view **ret)
 		/* The new one exists before an old one goes, so that no two dictionaries in a row share
 		 * an address. */
 		if (r->n_views == HOLD_VIEWS)
-			forget_view(r, 0);
+			forget_view(r, r->views[0] == r->delivered ? 1 : 0);
 		r->views[r->n_views++] = v;
 	}
 	e = view_refresh(v, &r->blobs);
@@ -178,11 +179,11 @@ static int get_view(struct store_reader *r, const char *name, struct view **ret)
 	return 0;
 }
 
-/* The newest files stay: they are asked for most. */
+/* The newest files stay, since they are asked for most; so does, until the next call, what the caller has. */
 static void release_views(struct store_reader *r, const struct file_list *l)
 {
 	for (size_t i = r->n_views; i > 0; i--) {
-		bool keep = false;
+		bool keep = r->views[i - 1] == r->delivered;
 
 		for (size_t k = l->n > KEEP_VIEWS ? l->n - KEEP_VIEWS : 0; k < l->n; k++)
 			keep |= streq(l->files[k].name, r->views[i - 1]->name);
@@ -220,6 +221,7 @@ static int walk_bucket(struct store_reader *r, struct walk *w, struct view *v, s
 		return 0;
 	if (is_cancelled(w))
 		return -ECANCELED;
+	r->delivered = v;
 	for (unsigned t = 0; t < PROFILE_TYPE_N; t++) {
 		if (!(w->types >> t & 1) || damaged[t] || r->samples[t].damaged[i])
 			continue;
@@ -313,6 +315,7 @@ static int walk_files(struct store_reader *r, struct walk *w)
 	_cleanup_(file_list_done) struct file_list l = {};
 	int e;
 
+	r->delivered = NULL;
 	if (w->from >= w->until)
 		return 0;
 	e = list_files(r, &l);

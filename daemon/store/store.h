@@ -59,9 +59,9 @@ DEFINE_CLEANUP(struct store_reader *, store_reader_free)
 
 /*
  * The buckets whose start lies in [from, until), in order of sequence. For each, `fn` gets its metadata, the
- * dictionary that its ids belong to (one per day: the same pointer for all buckets of the day; valid until
- * the next call on this reader) and its columns of the one type. Not zero from fn ends the scan with that value.
- * A damaged blob is reported with columns == NULL. `cancelled` (may be NULL) is polled.
+ * dictionary that its ids belong to (one per day: the same pointer for all buckets of the day; valid until fn
+ * is called with another one, and the last until the next call on this reader) and its columns of the one
+ * type. Not zero from fn ends the scan with that value. A damaged blob is reported with columns == NULL. `cancelled` (may be NULL) is polled.
  */
 typedef int (*store_scan_fn)(void *ctx, const struct dict *d, const struct bucket_meta *meta,
 			     const struct columns *columns);

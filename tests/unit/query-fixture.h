@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Buckets made by hand for tests of daemon/query, and a store reader that hands them out. The reader's functions
- * are defined here, so that the archive's are not linked: the tests need no disk.
+ * Buckets made by hand for tests of daemon/query, and what is asked about them.
  */
 #pragma once
 
@@ -145,49 +144,6 @@ static inline void off_sample(struct bucket *b, struct who w, const char *path, 
 static inline void calls(struct bucket *b, struct who w, uint32_t key, uint64_t n)
 {
 	add_row(b, PROFILE_SYSCALLS, series_id(b->dict, w), 0, key, 0, n, 0, 0);
-}
-
-/* ---- the store ------------------------------------------------------------------------------------------- */
-
-#define FAKE_MAX 64
-
-struct store_reader {
-	struct bucket *buckets[FAKE_MAX];
-	bool damaged[FAKE_MAX];
-	size_t n;
-	int calls;
-};
-
-int store_reader_scan(struct store_reader *r, enum profile_type type, uint64_t from, uint64_t until,
-		      const bool *cancelled, store_scan_fn fn, void *ctx)
-{
-	r->calls++;
-	for (size_t i = 0; i < r->n; i++) {
-		const struct bucket *b = r->buckets[i];
-		int e;
-
-		if (cancelled && *cancelled)
-			return -ECANCELED;
-		if (b->meta.start_wall_ns < from || b->meta.start_wall_ns >= until)
-			continue;
-		e = fn(ctx, b->dict, &b->meta, r->damaged[i] ? NULL : &b->columns[type]);
-		if (e)
-			return e;
-	}
-	return 0;
-}
-
-static inline struct bucket *stored(struct store_reader *r, uint64_t start)
-{
-	assert_true(r->n < FAKE_MAX);
-	r->buckets[r->n] = make_bucket(start, r->n + 1);
-	return r->buckets[r->n++];
-}
-
-static inline void reader_done(struct store_reader *r)
-{
-	for (size_t i = 0; i < r->n; i++)
-		bucket_free(r->buckets[i]);
 }
 
 /* ---- questions ------------------------------------------------------------------------------------------- */

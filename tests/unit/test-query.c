@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Merges, tops, coverage, folding, labels: on buckets made by hand, from a store and from memory. */
-#include "query-fixture.h"
+#include "fake-reader.h"
 #include "query/internal.h"
 
 static const struct who app = {
