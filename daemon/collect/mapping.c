@@ -143,7 +143,8 @@ static int splice(struct image *im, size_t at, size_t n_old, const struct mappin
 
 /*
  * JIT compilers turn page after page executable: neighbours are one mapping, whose first address stays the
- * origin of its offsets while it grows upwards. `lo` and `hi` are widened to what the union covers.
+ * origin of its offsets while it grows upwards. `lo` and `hi` are widened to what the union covers. The union is
+ * as young as its last part: for the time before, image_find() looks for what was replaced, and then takes it.
  */
 static void join_anonymous(const struct image *im, struct mapping *m, size_t *lo, size_t *hi)
 {
@@ -164,7 +165,6 @@ static void join_anonymous(const struct image *im, struct mapping *m, size_t *lo
 			m->offset = o->offset;
 		}
 		m->end = MAX(m->end, o->end);
-		m->from_mono_ns = MIN(m->from_mono_ns, o->from_mono_ns);
 	}
 }
 
