@@ -124,7 +124,7 @@ $(B)/tests/workload/%: tests/workload/%.c $(wildcard tests/workload/*.h)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-parameter -O0 -g -fno-omit-frame-pointer \
 		-pthread -o $@ $<
 
-$(B)/tests/demo/demo: tests/demo/demo.c
+$(B)/tests/demo/demo: tests/demo/demo.c tests/workload/truth.h
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-parameter -O0 -g -fno-omit-frame-pointer \

@@ -14,15 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../workload/truth.h"
+
 static volatile uint64_t sink;
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 /* Each function burns its own time, so that its name is the leaf. */
 #define BURN(name)                                             \
@@ -46,9 +40,9 @@ static void *cpu_thread(void *arg)
 {
 	prctl(PR_SET_NAME, "demo-cpu");
 	for (;;) {
-		uint64_t end = now_ns() + 40000000;
+		uint64_t end = mono_ns() + 40000000;
 
-		while (now_ns() < end)
+		while (mono_ns() < end)
 			serve_request();
 		usleep(20000);
 	}
@@ -66,7 +60,7 @@ static __attribute__((noinline)) void lock_orders(void)
 		return;
 	do {
 		if (c == 2 || atomic_exchange(&orders_lock, 2) != 0)
-			syscall(SYS_futex, &orders_lock, FUTEX_WAIT_PRIVATE, 2, NULL);
+			raw_syscall(SYS_futex, (long)&orders_lock, FUTEX_WAIT_PRIVATE, 2, 0);
 	} while ((c = atomic_exchange(&orders_lock, 2)) != 0);
 }
 
@@ -96,7 +90,7 @@ static void *chatty_thread(void *arg)
 	prctl(PR_SET_NAME, "demo-chatty");
 	for (;;) {
 		for (int i = 0; i < 200; i++)
-			if (read(fd, &c, 1) < 0)
+			if (raw_syscall(SYS_read, fd, (long)&c, 1, 0) < 0)
 				abort();
 		usleep(10000);
 	}
@@ -105,7 +99,7 @@ static void *chatty_thread(void *arg)
 
 static __attribute__((noinline)) void wait_for_backend(void)
 {
-	usleep(250000);
+	raw_sleep_ns(250000000);
 }
 
 static void *sleeper_thread(void *arg)
@@ -118,8 +112,8 @@ static void *sleeper_thread(void *arg)
 
 int main(void)
 {
-	static void *(*const threads[])(void *) = { cpu_thread, lock_thread, lock_thread, chatty_thread,
-						    sleeper_thread };
+	static void *(*const threads[])(void *) = { cpu_thread, lock_thread, lock_thread,
+						    chatty_thread, sleeper_thread };
 	pthread_t t;
 
 	prctl(PR_SET_PDEATHSIG, 15);

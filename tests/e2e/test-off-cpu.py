@@ -17,9 +17,9 @@ def test_sleeps(t):
     expected = truth["short_ns"] + truth["long_ns"]
     causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", "--filter", pid))
     total = sum(r["total"] for r in causes.values())
-    # The stamps lie outside the waits: a little more than the kernel's own.
-    assert 0 <= expected - total + 5e6 and abs(expected - total) < 0.01 * expected, (expected, total)
-    assert causes["blocked"]["total"] > 0.97 * expected, causes
+    # The stamps lie outside the waits, by the time it takes to get the CPU back; and starting up waits as well.
+    assert total > expected - 11e6, (expected, total)
+    assert 0.97 * expected < causes["blocked"]["total"] < expected + 20e6, (expected, causes)
     by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", pid))
     for name, key in (("short_sleep", "short_ns"), ("long_sleep", "long_ns")):
         bound = 4 * math.sqrt(T_NS * truth[key]) + 0.02 * truth[key]

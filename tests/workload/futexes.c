@@ -24,7 +24,7 @@ static __attribute__((noinline)) void lock_wait(void)
 {
 	uint64_t begin = mono_ns();
 
-	if (syscall(SYS_futex, &contended_lock, FUTEX_WAIT_PRIVATE, 2, NULL) == 0) {
+	if (raw_syscall(SYS_futex, (long)&contended_lock, FUTEX_WAIT_PRIVATE, 2, 0) == 0) {
 		waits++;
 		wait_ns += mono_ns() - begin;
 	} else {

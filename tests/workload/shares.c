@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Three functions at about 60, 30 and 10 % of this thread's CPU. shares SECONDS. Prints what they really used by
+ * Three functions at about 60, 30 and 10 % of this thread's CPU. shares CPU-SECONDS. Prints what they really used by
  * the thread CPU clock: {"pid", "alpha_ns", "beta_ns", "gamma_ns", "cpu_ns"}. One cycle takes about 7.3 ms, which
  * divides no sampling period in use.
  */
@@ -45,9 +45,8 @@ static __attribute__((noinline)) void outer(void)
 int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 5;
-	uint64_t end = mono_ns() + (uint64_t)(seconds * 1e9);
 
-	while (mono_ns() < end)
+	while (thread_cpu_ns() < (uint64_t)(seconds * 1e9))
 		outer();
 	printf("{\"pid\": %d, \"alpha_ns\": %lu, \"beta_ns\": %lu, \"gamma_ns\": %lu, \"cpu_ns\": "
 	       "%lu}\n",

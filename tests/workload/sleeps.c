@@ -17,7 +17,7 @@ static __attribute__((noinline)) uint64_t short_sleep(void)
 {
 	uint64_t begin = mono_ns();
 
-	usleep(100000);
+	raw_sleep_ns(100000000);
 	return mono_ns() - begin;
 }
 
@@ -25,7 +25,7 @@ static __attribute__((noinline)) uint64_t long_sleep(void)
 {
 	uint64_t begin = mono_ns();
 
-	sleep(1);
+	raw_sleep_ns(1000000000);
 	return mono_ns() - begin;
 }
 
@@ -33,7 +33,7 @@ static __attribute__((noinline)) void blocked_throughout(void)
 {
 	char c;
 
-	if (read(pipe_fds[0], &c, 1) < 0)
+	if (raw_syscall(SYS_read, pipe_fds[0], (long)&c, 1, 0) < 0)
 		abort();
 	sink++;
 }
