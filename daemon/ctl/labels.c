@@ -81,8 +81,8 @@ static int values_out(const struct options *o, const Sysprofd__V1__LabelValuesRe
 	}
 	text_init(&text, STDOUT_FILENO);
 	for (size_t i = 0; i < m->n_values; i++) {
-		table_add(&t, human_value(o->type, m->values[i]->total, buf));
-		table_add(&t, m->values[i]->value);
+		table_cell(&t, human_value(o->type, m->values[i]->total, buf));
+		table_cell(&t, m->values[i]->value);
 	}
 	r = table_print(&t, &text, out);
 	if (r >= 0 && !str_empty(m->next_page_token))

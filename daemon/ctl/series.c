@@ -113,7 +113,7 @@ static void add_bar(struct table *t, const struct text *text, double rate, doubl
 		strbuf_puts(&bar, text->utf8 ? "\xe2\x96\x88" : "#");
 	if (rate < 0)
 		strbuf_puts(&bar, "not recorded");
-	table_add(t, bar.data ?: "");
+	table_cell(t, bar.data ?: "");
 }
 
 static int one_text(const Sysprofd__V1__TimeSeries *s, enum profile_type type,
@@ -136,10 +136,10 @@ static int one_text(const Sysprofd__V1__TimeSeries *s, enum profile_type type,
 		const Sysprofd__V1__SeriesPoint *p = s->points[i];
 		_cleanup_(strbuf_done) struct strbuf rate = {};
 
-		table_add(&t, local_time(p->time_ns, i ? s->points[0]->time_ns : 0, at));
-		table_add(&t, p->covered_ns ? human_value(type, p->value, buf) : "-");
+		table_cell(&t, local_time(p->time_ns, i ? s->points[0]->time_ns : 0, at));
+		table_cell(&t, p->covered_ns ? human_value(type, p->value, buf) : "-");
 		put_rate(type, rate_of(s->points + i, 1), &rate);
-		table_add(&t, rate.data ?: "");
+		table_cell(&t, rate.data ?: "");
 		add_bar(&t, text, rate_of(s->points + i, 1), peak);
 	}
 	return table_print(&t, text, out);
@@ -191,10 +191,10 @@ static void several_row(struct table *t, const Sysprofd__V1__TimeSeries *s, enum
 			    sign_of(text, rate_of(s->points + i, MIN(per_sign, s->n_points - i)),
 				    peak));
 	put_rate(type, peak, &at_peak);
-	table_add(t, human_value(type, s->total, buf));
-	table_add(t, at_peak.data ?: "");
-	table_add(t, str_empty(s->name) ? "[none]" : s->name);
-	table_add(t, signs.data ?: "");
+	table_cell(t, human_value(type, s->total, buf));
+	table_cell(t, at_peak.data ?: "");
+	table_cell(t, str_empty(s->name) ? "[none]" : s->name);
+	table_cell(t, signs.data ?: "");
 }
 
 static int several_text(const Sysprofd__V1__SeriesResponse *m, enum profile_type type,

@@ -113,18 +113,18 @@ static void collector_row(struct table *t, const Sysprofd__V1__CollectorStatus *
 {
 	char buf[HUMAN_MAX];
 
-	table_add(t, c->name);
-	table_add(t, human_count(c->seen, buf));
-	table_add(t, human_count(c->samples, buf));
-	table_add(t, human_count(sum_of(c->lost, c->n_lost), buf));
+	table_cell(t, c->name);
+	table_cell(t, human_count(c->seen, buf));
+	table_cell(t, human_count(c->samples, buf));
+	table_cell(t, human_count(sum_of(c->lost, c->n_lost), buf));
 	if (c->rate_hz > 0)
-		table_addf(t, "%g Hz", c->rate_hz);
+		table_cellf(t, "%g Hz", c->rate_hz);
 	else if (c->threshold_ns)
-		table_addf(t, "T=%s", human_duration(c->threshold_ns, buf));
+		table_cellf(t, "T=%s", human_duration(c->threshold_ns, buf));
 	else
-		table_add(t, "all");
-	table_add(t, str_empty(c->event) ? "-" : c->event);
-	table_add(t, c->state);
+		table_cell(t, "all");
+	table_cell(t, str_empty(c->event) ? "-" : c->event);
+	table_cell(t, c->state);
 }
 
 static int collectors_text(const Sysprofd__V1__StatusResponse *m, const struct text *text,

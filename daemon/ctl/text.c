@@ -188,7 +188,7 @@ void text_line(const struct text *t, enum text_style style, const char *s, struc
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-void table_add(struct table *t, const char *cell)
+void table_cell(struct table *t, const char *cell)
 {
 	int r;
 
@@ -203,7 +203,7 @@ void table_add(struct table *t, const char *cell)
 		t->n_cells++;
 }
 
-void table_addf(struct table *t, const char *fmt, ...)
+void table_cellf(struct table *t, const char *fmt, ...)
 {
 	_cleanup_(strbuf_done) struct strbuf b = {};
 	va_list ap;
@@ -214,7 +214,7 @@ void table_addf(struct table *t, const char *fmt, ...)
 	if (b.error)
 		t->error = b.error;
 	else
-		table_add(t, b.data ?: "");
+		table_cell(t, b.data ?: "");
 }
 
 static void measure(struct table *t)

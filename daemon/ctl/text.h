@@ -58,8 +58,8 @@ struct table {
 	int error;
 };
 
-void table_add(struct table *t, const char *cell); /* the next cell, row by row */
-void table_addf(struct table *t, const char *fmt, ...) _printf_(2, 3);
+void table_cell(struct table *t, const char *cell); /* the next cell, row by row */
+void table_cellf(struct table *t, const char *fmt, ...) _printf_(2, 3);
 int table_print(struct table *t, const struct text *text, struct strbuf *out);
 void table_done(struct table *t);
 

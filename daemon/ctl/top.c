@@ -103,9 +103,9 @@ static bool wanted(const struct options *o, enum profile_type type, enum column 
 static void add_id(struct table *t, uint32_t id)
 {
 	if (id)
-		table_addf(t, "%u", id);
+		table_cellf(t, "%u", id);
 	else
-		table_add(t, "-");
+		table_cell(t, "-");
 }
 
 static void add_cell(struct table *t, enum profile_type type, const Sysprofd__V1__TopRow *row,
@@ -115,22 +115,22 @@ static void add_cell(struct table *t, enum profile_type type, const Sysprofd__V1
 
 	switch (column) {
 	case SELF:
-		table_add(t, human_value(type, row->self, buf));
+		table_cell(t, human_value(type, row->self, buf));
 		break;
 	case SHARE:
-		table_add(t, human_share(row->share, 1, buf));
+		table_cell(t, human_share(row->share, 1, buf));
 		break;
 	case TOTAL:
-		table_add(t, human_value(type, row->total, buf));
+		table_cell(t, human_value(type, row->total, buf));
 		break;
 	case EVENTS:
-		table_add(t, human_count(row->events, buf));
+		table_cell(t, human_count(row->events, buf));
 		break;
 	case ERRORS:
-		table_add(t, human_count(row->errors, buf));
+		table_cell(t, human_count(row->errors, buf));
 		break;
 	case LONGEST:
-		table_add(t, human_duration(row->max, buf));
+		table_cell(t, human_duration(row->max, buf));
 		break;
 	case PID:
 		add_id(t, row->pid);
@@ -139,10 +139,10 @@ static void add_cell(struct table *t, enum profile_type type, const Sysprofd__V1
 		add_id(t, row->tid);
 		break;
 	case BINARY:
-		table_add(t, row->binary);
+		table_cell(t, row->binary);
 		break;
 	default:
-		table_add(t, str_empty(row->name) ? "[none]" : row->name);
+		table_cell(t, str_empty(row->name) ? "[none]" : row->name);
 		break;
 	}
 }

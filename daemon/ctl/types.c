@@ -37,9 +37,9 @@ static int answer_text(const Sysprofd__V1__ProfileTypesResponse *m, struct strbu
 
 	text_init(&text, STDOUT_FILENO);
 	for (size_t i = 0; i < m->n_types; i++) {
-		table_add(&t, m->types[i]->name);
-		table_add(&t, m->types[i]->unit);
-		table_add(&t, m->types[i]->description);
+		table_cell(&t, m->types[i]->name);
+		table_cell(&t, m->types[i]->unit);
+		table_cell(&t, m->types[i]->description);
 	}
 	return table_print(&t, &text, out);
 }
