@@ -93,15 +93,20 @@ static void put_collectors(struct strbuf *b, const Sysprofd__V1__StatusResponse 
 	}
 }
 
-/* The manager's counters whose names begin so are how user stacks ended before their root. */
-#define UNWIND_PREFIX "unwind-"
+/* Counters that the manager names so say how the walks of user stacks ended. */
+static const char *unwind_error(const char *name)
+{
+	const char *reason = str_skip_prefix(name, "walk-");
+
+	return reason && !streq(reason, "complete") ? reason : NULL;
+}
 
 static void put_counters(struct strbuf *b, const Sysprofd__V1__StatusResponse *m)
 {
 	head(b, "sysprofd_unwind_errors_total", "counter",
 	     "User stacks that could not be followed to their root.");
 	for (size_t i = 0; i < m->n_counters; i++) {
-		const char *reason = str_skip_prefix(m->counters[i]->reason, UNWIND_PREFIX);
+		const char *reason = unwind_error(m->counters[i]->reason);
 
 		if (!reason)
 			continue;
@@ -109,12 +114,12 @@ static void put_counters(struct strbuf *b, const Sysprofd__V1__StatusResponse *m
 		put_label(b, reason);
 		strbuf_printf(b, "} %" PRIu64 "\n", m->counters[i]->count);
 	}
-	head(b, "sysprofd_dropped_total", "counter",
-	     "What else was dropped or refused, by what it was.");
+	head(b, "sysprofd_internal_events_total", "counter",
+	     "What was dropped, refused or repaired inside, by name.");
 	for (size_t i = 0; i < m->n_counters; i++) {
-		if (str_skip_prefix(m->counters[i]->reason, UNWIND_PREFIX))
+		if (str_skip_prefix(m->counters[i]->reason, "walk-"))
 			continue;
-		strbuf_puts(b, "sysprofd_dropped_total{what=");
+		strbuf_puts(b, "sysprofd_internal_events_total{event=");
 		put_label(b, m->counters[i]->reason);
 		strbuf_printf(b, "} %" PRIu64 "\n", m->counters[i]->count);
 	}
