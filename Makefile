@@ -194,4 +194,4 @@ help:
 	@echo 'Variables: V=1 shows commands, B=dir builds elsewhere, SAN=address,undefined builds with sanitizers,'
 	@echo '           ONLY=test-x* runs a part of the tests'
 
--include $(LIB_O:.o=.d) $(UNIT:=.d) $(BENCHES:=.d) $(B)/daemon/main.d $(B)/daemon/ctl/main.d
+-include $(B)/tests/kernels/kernel-check.d $(LIB_O:.o=.d) $(UNIT:=.d) $(BENCHES:=.d) $(B)/daemon/main.d $(B)/daemon/ctl/main.d
