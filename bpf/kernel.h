@@ -33,7 +33,7 @@ struct task_struct {
 	unsigned int __state;
 	void *stack;
 	unsigned int flags;
-	int on_cpu;
+	unsigned int on_cpu; /* a byte since 7.3: CO-RE narrows loads of unsigned fields only */
 	struct sched_info sched_info;
 	struct mm_struct *mm;
 	int exit_state;

@@ -45,22 +45,29 @@ static int tracepoint_args(const struct btf *btf, const char *name)
 	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : 0;
 }
 
-/*
- * Where the kernel would run a program on sys_exit that sleeps, preemption is not disabled around those that do
- * not (7.2): then a program that was preempted on a CPU makes the calls of other threads there go uncounted.
- */
-static bool sys_exit_is_preemptible(const struct btf *btf)
+/* Whether the kernel takes a program that sleeps on a tracepoint. */
+static bool may_sleep_on(const struct btf *btf, const char *tracepoint)
 {
 	const struct bpf_insn nothing[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_TRACE_RAW_TP,
-		    .attach_btf_id = tracepoint_type(btf, "sys_exit"), .prog_flags = BPF_F_SLEEPABLE);
+		    .attach_btf_id = tracepoint_type(btf, tracepoint), .prog_flags = BPF_F_SLEEPABLE);
 	_cleanup_close_ int fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "sysprofd_trial", "GPL",
 					       nothing, ARRAY_SIZE(nothing), &opts);
 
 	return fd >= 0;
+}
+
+/*
+ * Where the kernel would run a program on sys_exit that sleeps, preemption is not disabled around those that do
+ * not (7.2): then a program that was preempted on a CPU makes the calls of other threads there go uncounted.
+ * Kernels before 5.18 take the flag on any tracepoint, even where nothing may ever sleep: they do not mean it.
+ */
+static bool sys_exit_is_preemptible(const struct btf *btf)
+{
+	return may_sleep_on(btf, "sys_exit") && !may_sleep_on(btf, "sched_switch");
 }
 
 /*
