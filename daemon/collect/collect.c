@@ -410,8 +410,8 @@ static int start(struct collector *c, const struct collect_options *o, char **re
 	if (r < 0)
 		return r;
 	c->window = c->skel->bss->window;
-	c->window_mono_ns = mono_now_ns();
 	attach(c);
+	c->window_mono_ns = mono_now_ns();
 	return any_on(c, 0) ? 0 : -EOPNOTSUPP;
 }
 
