@@ -26,12 +26,12 @@ volatile u32 window = 0;
 
 /* ---- counts -------------------------------------------------------------------------------------- */
 
-#define COUNT_MAP(name, key_type, value_type)        \
-	struct {                                     \
-		__uint(type, BPF_MAP_TYPE_HASH);     \
-		__uint(max_entries, 1024);           \
-		__type(key, key_type);               \
-		__type(value, value_type);           \
+#define COUNT_MAP(name, key_type, value_type)    \
+	struct {                                 \
+		__uint(type, BPF_MAP_TYPE_HASH); \
+		__uint(max_entries, 1024);       \
+		__type(key, key_type);           \
+		__type(value, value_type);       \
 	} name SEC(".maps")
 
 COUNT_MAP(on_cpu_a, struct on_cpu_key, struct on_cpu_value);

@@ -75,8 +75,9 @@ struct tick_regs {
 	bool user, compat;
 };
 
-static __always_inline u64 tick_stack(void *ctx, const struct tick_regs *regs, struct task_struct *task,
-				      u32 w, const struct on_cpu_key *key, struct account *a)
+static __always_inline u64 tick_stack(void *ctx, const struct tick_regs *regs,
+				      struct task_struct *task, u32 w, const struct on_cpu_key *key,
+				      struct account *a)
 {
 	int slot = scratch_claim();
 	struct scratch *s;
@@ -155,7 +156,8 @@ int oncpu_tick(struct perf_context *ctx)
 	if (key.tgid)
 		key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.stack = tick_stack(ctx, &regs, task, w, &key, a);
-	r = w & 1 ? tick_count(&on_cpu_b, &key, t.weight_ns) : tick_count(&on_cpu_a, &key, t.weight_ns);
+	r = w & 1 ? tick_count(&on_cpu_b, &key, t.weight_ns)
+		  : tick_count(&on_cpu_a, &key, t.weight_ns);
 	if (r) {
 		account_refused(a, r);
 		a->lost_ns += t.weight_ns;

@@ -227,7 +227,8 @@ static __always_inline bool stack_read_user_regs(struct scratch *s, struct task_
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) /* 5.15 */
 		regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	else
-		regs = BPF_CORE_READ(task, stack) + thread_size - bpf_core_type_size(struct pt_regs);
+		regs = BPF_CORE_READ(task, stack) + thread_size -
+		       bpf_core_type_size(struct pt_regs);
 	return !bpf_probe_read_kernel(s->regs, sizeof(s->regs), regs);
 }
 
@@ -242,7 +243,8 @@ static __always_inline void stack_user_regs_of_current(struct scratch *s, struct
 
 /* ---- begin and send ---------------------------------------------------------------------------------- */
 
-static __always_inline void stack_begin(struct scratch *s, u32 w, enum source source, u32 tgid, u64 start)
+static __always_inline void stack_begin(struct scratch *s, u32 w, enum source source, u32 tgid,
+					u64 start)
 {
 	s->walk.hash = hash_seed ^ start;
 	s->walk.check = ~hash_seed;

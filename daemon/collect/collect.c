@@ -108,9 +108,9 @@ static int leave_all_out(struct sysprofd_bpf *skel)
 	struct bpf_map *m;
 	int r = 0;
 
-	bpf_object__for_each_program(p, skel->obj)
+	bpf_object__for_each_program (p, skel->obj)
 		bpf_program__set_autoload(p, false);
-	bpf_object__for_each_map(m, skel->obj)
+	bpf_object__for_each_map (m, skel->obj)
 		if (!map_is_shared(skel, m) && r == 0)
 			r = bpf_map__set_autocreate(m, false);
 	return r;
@@ -164,8 +164,7 @@ static int configure(struct collector *c)
 static enum source source_of_program(const struct bpf_program *p)
 {
 	for (int s = 0; s < SOURCE_N; s++)
-		if (source_ops[s] &&
-		    str_skip_prefix(bpf_program__name(p), source_ops[s]->prefix))
+		if (source_ops[s] && str_skip_prefix(bpf_program__name(p), source_ops[s]->prefix))
 			return s;
 	return SOURCE_N;
 }
@@ -177,12 +176,12 @@ static char *attach_logs(struct collector *c, size_t *ret_n)
 	size_t n = 0, i = 0;
 	char *logs;
 
-	bpf_object__for_each_program(p, c->skel->obj)
+	bpf_object__for_each_program (p, c->skel->obj)
 		n++;
 	logs = calloc(n, LOG_BYTES);
 	if (!logs)
 		return NULL;
-	bpf_object__for_each_program(p, c->skel->obj)
+	bpf_object__for_each_program (p, c->skel->obj)
 		bpf_program__set_log_buf(p, logs + i++ * LOG_BYTES, LOG_BYTES);
 	*ret_n = n;
 	return logs;
@@ -193,7 +192,7 @@ static const char *refused_log(struct collector *c, const char *logs, enum sourc
 	struct bpf_program *p;
 	size_t i = 0;
 
-	bpf_object__for_each_program(p, c->skel->obj) {
+	bpf_object__for_each_program (p, c->skel->obj) {
 		const char *log = logs + i++ * LOG_BYTES;
 
 		if (!*log)
@@ -221,8 +220,8 @@ static bool give_way(struct collector *c, int error, enum source culprit, const 
 {
 	if (culprit < SOURCE_N && c->sources[culprit].on) {
 		/* configure() turns the source off when it has no other way. */
-		snprintf(c->sources[culprit].state.text, sizeof(c->sources[culprit].state.text), "%s",
-			 why);
+		snprintf(c->sources[culprit].state.text, sizeof(c->sources[culprit].state.text),
+			 "%s", why);
 		c->sources[culprit].attempt++;
 		return true;
 	}
@@ -346,7 +345,7 @@ static int find_programs(struct collector *c)
 	struct bpf_program *p;
 	int r;
 
-	bpf_object__for_each_program(p, c->skel->obj) {
+	bpf_object__for_each_program (p, c->skel->obj) {
 		enum source s = source_of_program(p);
 
 		if (bpf_program__fd(p) < 0 || s == SOURCE_N)
@@ -380,8 +379,8 @@ static char *first_reason(const struct collector *c)
 	char *why = NULL;
 
 	for (int s = 0; s < SOURCE_N && !why; s++)
-		if (c->o.enabled[s] && asprintf(&why, "%s: %s", source_names[s],
-						c->sources[s].state.text) < 0)
+		if (c->o.enabled[s] &&
+		    asprintf(&why, "%s: %s", source_names[s], c->sources[s].state.text) < 0)
 			why = NULL;
 	return why;
 }
@@ -498,7 +497,7 @@ uint64_t collector_map_bytes(const struct collector *c)
 	struct bpf_map *m;
 	uint64_t sum = 0;
 
-	bpf_object__for_each_map(m, c->skel->obj)
+	bpf_object__for_each_map (m, c->skel->obj)
 		if (bpf_map__fd(m) >= 0)
 			sum += fd_memlock(bpf_map__fd(m));
 	return sum;

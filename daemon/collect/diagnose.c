@@ -99,14 +99,16 @@ char *diagnose_load(int error, const char *verifier_log)
 	if (cap && (error == -EPERM || error == -EACCES))
 		return sentence("no permission to use BPF: %s missing", cap);
 	if (!have_btf())
-		return sentence("no kernel type information in /sys/kernel/btf/vmlinux: the kernel needs "
-				"CONFIG_DEBUG_INFO_BTF=y");
+		return sentence(
+			"no kernel type information in /sys/kernel/btf/vmlinux: the kernel needs "
+			"CONFIG_DEBUG_INFO_BTF=y");
 	if (locked_down())
 		return sentence("lockdown=confidentiality forbids BPF to read kernel memory");
 	if (error == -ENOMEM)
 		return sentence("not enough memory for the BPF maps (cgroup memory limit?)");
 	if (error == -EPERM)
-		return sentence("BPF is not permitted (RLIMIT_MEMLOCK, a security module or a container?)");
+		return sentence(
+			"BPF is not permitted (RLIMIT_MEMLOCK, a security module or a container?)");
 	complaint = verifier_complaint(verifier_log);
 	if (complaint)
 		return sentence("the kernel refused a program: %s", complaint);
@@ -130,11 +132,13 @@ char *diagnose_perf(int error)
 		return sentence("this kernel has no perf events: it needs CONFIG_PERF_EVENTS=y");
 	if (error == -EACCES || error == -EPERM) {
 		if (paranoid >= 3 && !have_capability(CAP_SYS_ADMIN))
-			return sentence("kernel.perf_event_paranoid=%d demands CAP_SYS_ADMIN for perf "
-					"events; set it to 2 or less",
-					paranoid);
+			return sentence(
+				"kernel.perf_event_paranoid=%d demands CAP_SYS_ADMIN for perf "
+				"events; set it to 2 or less",
+				paranoid);
 		if (!have_capability(CAP_PERFMON) && !have_capability(CAP_SYS_ADMIN))
-			return sentence("no permission to sample all processes: CAP_PERFMON missing");
+			return sentence(
+				"no permission to sample all processes: CAP_PERFMON missing");
 	}
 	if (error == -EMFILE || error == -ENFILE)
 		return sentence("no file descriptors left for a perf event on each CPU");

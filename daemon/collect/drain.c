@@ -43,7 +43,8 @@ static int take_batch(const char *keys, size_t key_size, const char *values, siz
 }
 
 /* One pass over the map with room for `room` entries; -ENOSPC when a hash bucket holds more than that. */
-static int drain_pass(const struct bpf_map *map, uint32_t room, drain_fn each, void *ctx, int *first)
+static int drain_pass(const struct bpf_map *map, uint32_t room, drain_fn each, void *ctx,
+		      int *first)
 {
 	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
 	_cleanup_free_ char *keys = malloc(room * key_size), *values = malloc(room * value_size);
@@ -55,7 +56,8 @@ static int drain_pass(const struct bpf_map *map, uint32_t room, drain_fn each, v
 		return -ENOMEM;
 	do {
 		n = room;
-		r = bpf_map_lookup_and_delete_batch(bpf_map__fd(map), from, &out, keys, values, &n, NULL);
+		r = bpf_map_lookup_and_delete_batch(bpf_map__fd(map), from, &out, keys, values, &n,
+						    NULL);
 		if (r < 0 && errno != ENOENT)
 			return negative_errno();
 		if (*first == 0)
@@ -158,8 +160,8 @@ static void note_failure(struct collector *c, enum source i, const char *what, i
 	struct source_state *state = &c->sources[i].state;
 
 	if (r < 0)
-		snprintf(state->text, sizeof(state->text), "running; the last window's %s failed: %s",
-			 what, strerror(-r));
+		snprintf(state->text, sizeof(state->text),
+			 "running; the last window's %s failed: %s", what, strerror(-r));
 }
 
 static void drain_sources(struct collector *c, unsigned set, struct slice *s)

@@ -15,11 +15,12 @@
 #define IDLE_SECTION_END "__cpuidle_text_end"
 
 static const char *const idle_functions[] = {
-	"acpi_idle_do_entry", "acpi_idle_enter", "acpi_idle_enter_bm", "acpi_safe_halt",
-	"arch_cpu_idle", "cpu_do_idle", "cpu_idle_poll", "cpuidle_enter_state", "default_idle",
-	"default_idle_call", "intel_idle", "intel_idle_ibrs", "intel_idle_irq", "intel_idle_xstate",
-	"mwait_idle", "native_safe_halt", "poll_idle", "psci_enter_idle_state", "pv_native_safe_halt",
-	"pvm_safe_halt", "pvm_safe_halt_hc", "tdx_safe_halt", "xen_safe_halt",
+	"acpi_idle_do_entry", "acpi_idle_enter",       "acpi_idle_enter_bm",  "acpi_safe_halt",
+	"arch_cpu_idle",      "cpu_do_idle",	       "cpu_idle_poll",	      "cpuidle_enter_state",
+	"default_idle",	      "default_idle_call",     "intel_idle",	      "intel_idle_ibrs",
+	"intel_idle_irq",     "intel_idle_xstate",     "mwait_idle",	      "native_safe_halt",
+	"poll_idle",	      "psci_enter_idle_state", "pv_native_safe_halt", "pvm_safe_halt",
+	"pvm_safe_halt_hc",   "tdx_safe_halt",	       "xen_safe_halt",
 };
 
 #define MAX_FOUND (2 * ARRAY_SIZE(idle_functions))
@@ -99,7 +100,8 @@ static size_t merge(struct scan *k, struct idle_range *ranges, size_t max)
 }
 
 /* Symbols of the kernel proper come first and in the order of their addresses; modules hold none of these. */
-int idle_ranges_read(const char *kallsyms_path, struct idle_range *ranges, size_t max, size_t *ret_n)
+int idle_ranges_read(const char *kallsyms_path, struct idle_range *ranges, size_t max,
+		     size_t *ret_n)
 {
 	struct scan k = {};
 	FILE *f = fopen(kallsyms_path, "re");

@@ -126,7 +126,8 @@ void slice_balance(struct slice *s, enum source source, uint64_t drained);
  * For a count that names stack `id` and stands for n events: the id, or STACK_ID_NONE with the loss booked
  * when its stack never arrived or is not the only one with this id.
  */
-uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id, uint64_t n);
+uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id,
+			uint64_t n);
 
 /* ---- hooks.c ------------------------------------------------------------------------------------- */
 
@@ -186,4 +187,5 @@ void account_explain_gaps(struct account *a, uint64_t idle_ns);
  * Finds the code in which CPUs wait, from text in the form of /proc/kallsyms. *ret_n is 0 when addresses are
  * hidden. At most `max` ranges, merged.
  */
-int idle_ranges_read(const char *kallsyms_path, struct idle_range *ranges, size_t max, size_t *ret_n);
+int idle_ranges_read(const char *kallsyms_path, struct idle_range *ranges, size_t max,
+		     size_t *ret_n);

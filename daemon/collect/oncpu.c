@@ -31,7 +31,8 @@ struct oncpu {
 	unsigned n_events;
 	struct tick_cpu *ticks; /* the map, shared with the program */
 	size_t ticks_bytes;
-	uint64_t *idle_ns, *idle_before_ns; /* by CPU id: /proc/stat now, and as of the window's begin */
+	uint64_t *idle_ns,
+		*idle_before_ns; /* by CPU id: /proc/stat now, and as of the window's begin */
 	uint64_t redraw_at_ns;
 };
 

@@ -154,7 +154,8 @@ void ring_take(struct collector *c, struct slice *s)
 	c->window++;
 }
 
-uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id, uint64_t n)
+uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id,
+			uint64_t n)
 {
 	uint32_t number;
 

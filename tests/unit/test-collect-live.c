@@ -20,8 +20,8 @@
 
 /* ---- workloads: children that die with the test ------------------------------------------------------ */
 
-#define frame_pointers                                                                              \
-	__attribute__((noinline, noipa, no_sanitize("address", "undefined"),                        \
+#define frame_pointers                                                       \
+	__attribute__((noinline, noipa, no_sanitize("address", "undefined"), \
 		       optimize("no-omit-frame-pointer", "no-optimize-sibling-calls")))
 
 typedef void (*work_fn)(void);
@@ -99,13 +99,14 @@ static frame_pointers void walk(unsigned depth);
 		walk(depth);                               \
 		__asm__ volatile("" ::"r"(n));             \
 	}
-STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7)
-STEP(8) STEP(9) STEP(10) STEP(11) STEP(12) STEP(13) STEP(14) STEP(15)
+STEP(0)
+STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(10) STEP(11) STEP(12)
+	STEP(13) STEP(14) STEP(15)
 
-static void (*const steps[])(unsigned) = {
-	step0, step1, step2,  step3,  step4,  step5,  step6,  step7,
-	step8, step9, step10, step11, step12, step13, step14, step15,
-};
+		static void (*const steps[])(unsigned) = {
+			step0, step1, step2,  step3,  step4,  step5,  step6,  step7,
+			step8, step9, step10, step11, step12, step13, step14, step15,
+		};
 
 static frame_pointers void walk(unsigned depth)
 {
@@ -240,7 +241,8 @@ static void check_time(const struct sum *sum, unsigned cpus, double hz)
 	double slack = 3 * cpus * NSEC_PER_SEC / hz + 10 * NSEC_PER_MSEC;
 
 	if (got < expected - slack || got > expected + slack)
-		fail_msg("accounted for %.3f s of %.3f s", got / NSEC_PER_SEC, expected / NSEC_PER_SEC);
+		fail_msg("accounted for %.3f s of %.3f s", got / NSEC_PER_SEC,
+			 expected / NSEC_PER_SEC);
 }
 
 static uint64_t ns_of(const struct slice *s, uint32_t tgid)
@@ -622,7 +624,8 @@ static bool become_nobody(void)
 
 static bool hide_btf(void)
 {
-	return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	return unshare(CLONE_NEWNS) == 0 &&
+	       mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
 	       mount("/dev/null", "/sys/kernel/btf/vmlinux", NULL, MS_BIND, NULL) == 0;
 }
 

@@ -21,8 +21,10 @@ static void write_temp(char *path, const char *text)
 
 static void test_cpu_lists(void **state)
 {
-	static const char *const wrong[] = { "a", "1-", "-1", "3-1", "0,,1", "0,", "0 1", "64",
-					     "99999999999999999999", "0-64", "1-2-3", "0x1" };
+	static const char *const wrong[] = { "a",    "1-",    "-1",
+					     "3-1",  "0,,1",  "0,",
+					     "0 1",  "64",    "99999999999999999999",
+					     "0-64", "1-2-3", "0x1" };
 	_cleanup_(cpu_set_done) struct cpu_set s = {};
 
 	assert_int_equal(cpu_set_parse("0-1,4,62-63\n", 64, &s), 0);
