@@ -24,7 +24,8 @@
  * How often events are asked whether they still run, which interrupts their CPUs: for a CPU that went offline
  * and came back between two looks at the list of CPUs, which is read at every poll.
  */
-#define ALIVE_CHECK_NS (10 * NSEC_PER_SEC)
+#define ALIVE_CHECK_NS NSEC_PER_SEC
+#define FUTURE_NS (60 * NSEC_PER_SEC)
 
 /* ---- records ------------------------------------------------------------------------------------------- */
 
@@ -77,23 +78,45 @@ struct lost_record {
 	uint64_t id, lost;
 };
 
+/*
+ * Where the trailer begins, 0 if the record is too short: at the end. Not so for KSYMBOL, whose size the kernel
+ * forgets to reset between one listener and the next: each sees a longer one, with rubbish at the end.
+ */
+static size_t trailer_offset(const void *record, size_t size)
+{
+	const struct perf_event_header *h = record;
+	size_t end = size;
+
+	if (size < sizeof(*h) + sizeof(struct sample_id))
+		return 0;
+	if (h->type == PERF_RECORD_KSYMBOL && size > sizeof(struct ksymbol_record)) {
+		const struct ksymbol_record *k = record;
+		size_t name = strnlen(k->name, size - sizeof(*k)) + 1;
+
+		end = MIN(size, sizeof(*k) + (name + 7) / 8 * 8 + sizeof(struct sample_id));
+	}
+	return end - sizeof(struct sample_id);
+}
+
 uint64_t sideband_time(const void *record, size_t size)
 {
-	struct sample_id id;
+	size_t at = trailer_offset(record, size);
+	struct sample_id id = {};
 
-	if (size < sizeof(struct perf_event_header) + sizeof(id))
-		return 0;
-	memcpy(&id, (const char *)record + size - sizeof(id), sizeof(id));
+	if (at)
+		memcpy(&id, (const char *)record + at, sizeof(id));
 	return id.time;
 }
 
 /* The text between its field and the trailer. */
 static bool take_text(const void *record, size_t size, size_t offset, struct sideband_event *ret)
 {
-	if (size < offset + sizeof(struct sample_id))
+	size_t end = trailer_offset(record, size);
+
+	if (end < offset)
 		return false;
 	ret->text = (const char *)record + offset;
-	ret->text_len = strnlen(ret->text, size - offset - sizeof(struct sample_id));
+	ret->text_len = strnlen(ret->text, end - offset);
 	return true;
 }
 
@@ -123,7 +146,7 @@ static int parse_mmap(const struct mmap2_record *m, size_t size, struct sideband
 
 static int parse_task(const struct task_record *t, size_t size, struct sideband_event *e)
 {
-	if (size < sizeof(*t))
+	if (trailer_offset(t, size) < sizeof(*t))
 		return -EBADMSG;
 	e->type = t->header.type == PERF_RECORD_FORK ? SIDEBAND_FORK : SIDEBAND_EXIT;
 	e->pid = t->pid;
@@ -179,7 +202,7 @@ int sideband_parse(const void *record, size_t size, struct sideband_event *ret)
 		r = parse_ksymbol(record, size, &e);
 		break;
 	case PERF_RECORD_LOST:
-		if (size < sizeof(struct lost_record))
+		if (trailer_offset(record, size) < sizeof(struct lost_record))
 			return -EBADMSG;
 		e.len = ((const struct lost_record *)record)->lost;
 		r = 2;
@@ -474,8 +497,13 @@ static uint64_t list_ring(struct sideband *sb, struct ring *r, uint64_t until_mo
 		if (!record || ARRAY_GROW(sb->pending, sb->cap_pending, sb->n_pending + 1) < 0)
 			return at;
 		mono_ns = sideband_time(record, size);
-		if (mono_ns > until_mono_ns)
+		if (mono_ns > until_mono_ns && mono_ns - until_mono_ns < FUTURE_NS)
 			return at;
+		if (mono_ns > until_mono_ns) {
+			/* No time at all: it must not stop the ring for ever. */
+			sb->damaged = true;
+			mono_ns = until_mono_ns;
+		}
 		sb->pending[sb->n_pending] = (struct pending){ .mono_ns = mono_ns,
 							       .seq = (uint32_t)sb->n_pending,
 							       .size = (uint32_t)size,

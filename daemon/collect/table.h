@@ -5,7 +5,7 @@
  *   process.c   the table: generations, limits, expiry, labels
  *   snapshot.c  what /proc tells
  *   event.c     what side-band records tell
- *   thread.c    names of threads
+ *   thread-name.c    names of threads
  *   resolve.c   addresses
  *
  * Generations. Processes with one tgid form a chain, newest first. What is known of a start time is an
@@ -165,7 +165,7 @@ void event_apply(void *table, const struct sideband_event *e);
 /* The program that a dynamic loader was started to run, by the base name of its path. */
 bool is_loader(const char *name);
 
-/* ---- thread.c -------------------------------------------------------------------------------------------- */
+/* ---- thread-name.c ----------------------------------------------------------------------------------- */
 
 /* Takes a reference of its own. Above the limits the name is not kept. */
 void thread_set_name(struct process *p, uint32_t tid, struct name *name);
