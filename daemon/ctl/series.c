@@ -111,9 +111,23 @@ static void add_bar(struct table *t, const struct text *text, double rate, doubl
 
 	for (size_t i = 0; i < n; i++)
 		strbuf_puts(&bar, text->utf8 ? "\xe2\x96\x88" : "#");
-	if (rate < 0)
-		strbuf_puts(&bar, "not recorded");
 	table_cell(t, bar.data ?: "");
+}
+
+/* The rest of the row for the steps from `first` on that were not recorded. Returns how many more these are. */
+static size_t add_unrecorded(struct table *t, const Sysprofd__V1__TimeSeries *s, size_t first)
+{
+	size_t n = 1;
+
+	while (first + n < s->n_points && s->points[first + n]->covered_ns == 0)
+		n++;
+	table_cell(t, "-");
+	table_cell(t, "-");
+	if (n == 1)
+		table_cell(t, "not recorded");
+	else
+		table_cellf(t, "not recorded, %zu steps", n);
+	return n - 1;
 }
 
 static int one_text(const Sysprofd__V1__TimeSeries *s, enum profile_type type,
@@ -137,7 +151,11 @@ static int one_text(const Sysprofd__V1__TimeSeries *s, enum profile_type type,
 		_cleanup_(strbuf_done) struct strbuf rate = {};
 
 		table_cell(&t, local_time(p->time_ns, i ? s->points[0]->time_ns : 0, at));
-		table_cell(&t, p->covered_ns ? human_value(type, p->value, buf) : "-");
+		if (p->covered_ns == 0) {
+			i += add_unrecorded(&t, s, i);
+			continue;
+		}
+		table_cell(&t, human_value(type, p->value, buf));
 		put_rate(type, rate_of(s->points + i, 1), &rate);
 		table_cell(&t, rate.data ?: "");
 		add_bar(&t, text, rate_of(s->points + i, 1), peak);

@@ -174,7 +174,8 @@ static void store_text(const Sysprofd__V1__StoreStatus *s, const struct text *t,
 	strbuf_printf(&line, "store: %s", human_bytes(s->bytes, a));
 	if (s->limit_bytes)
 		strbuf_printf(&line, " of %s", human_bytes(s->limit_bytes, b));
-	strbuf_printf(&line, ", %s buckets", human_count(s->buckets, n));
+	strbuf_printf(&line, ", %s bucket%s", human_count(s->buckets, n),
+		      s->buckets == 1 ? "" : "s");
 	if (s->oldest_ns)
 		strbuf_printf(&line, " since %s", local_time(s->oldest_ns, 0, at));
 	if (s->damaged)

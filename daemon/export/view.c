@@ -21,6 +21,7 @@
 #define MARGIN 10
 #define ROW 17
 #define CHAR_WIDTH 7.25
+#define TITLE_CHAR_WIDTH 9.7
 #define HEADER 96 /* title, captions, legend */
 #define FOOTER 28 /* details of the frame under the pointer */
 #define EMBEDDED_HEADER 4
@@ -177,10 +178,14 @@ static int choose(struct view *v)
 	return 0;
 }
 
-static void put_line(struct view *v, unsigned y, const char *class, const char *text)
+/* Cut to the width; whole where the pointer rests on it. */
+static void put_line(struct view *v, unsigned y, const char *class, double char_width,
+		     const char *text)
 {
-	strbuf_printf(v->out, "<text x=\"%d\" y=\"%u\" class=\"%s\">", MARGIN, y, class);
+	strbuf_printf(v->out, "<text x=\"%d\" y=\"%u\" class=\"%s\"><title>", MARGIN, y, class);
 	escape_xml(v->out, text);
+	strbuf_puts(v->out, "</title>");
+	put_fitting(v->out, text, (size_t)((WIDTH - 2 * MARGIN) / char_width));
 	strbuf_puts(v->out, "</text>\n");
 }
 
@@ -212,18 +217,18 @@ static int put_header(struct view *v, const char *title)
 {
 	_cleanup_(strbuf_done) struct strbuf line = {};
 
-	put_line(v, 22, "title", title);
+	put_line(v, 22, "title", TITLE_CHAR_WIDTH, title);
 	caption_what(v->p, &line);
 	strbuf_puts(&line, "; ");
 	caption_when(v->p, &line);
 	if (!line.error)
-		put_line(v, 42, "faint", line.data);
+		put_line(v, 42, "faint", CHAR_WIDTH, line.data);
 	strbuf_reset(&line);
 	caption_missing(v->p, &line);
 	if (v->hidden)
 		strbuf_printf(&line, "; %zu frames too narrow to draw", v->hidden);
 	if (!line.error)
-		put_line(v, 58, "faint", line.data);
+		put_line(v, 58, "faint", CHAR_WIDTH, line.data);
 	put_legend(v, 80);
 	return strbuf_error(&line);
 }
@@ -252,7 +257,7 @@ static int put_svg(struct view *v, const char *title, enum view_host host)
 		node = flame_tree_next(v->t, node);
 	} while (node);
 	if (empty)
-		put_line(v, v->top + ROW + 14, "faint", empty);
+		put_line(v, v->top + ROW + 14, "faint", CHAR_WIDTH, empty);
 	if (host == VIEW_STANDALONE) {
 		strbuf_printf(v->out, "<text id=\"details\" x=\"%d\" y=\"%u\"></text>\n", MARGIN,
 			      height - 10);

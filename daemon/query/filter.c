@@ -100,7 +100,7 @@ int selection_check(const struct selection *s, const char **ret_error)
 
 	if ((unsigned)s->type >= PROFILE_TYPE_N)
 		error = "there is no such profile type";
-	else if (s->until_wall_ns <= s->from_wall_ns)
+	else if (s->until_wall_ns < s->from_wall_ns)
 		error = "the range ends before it begins";
 	else if (s->n_filters > QUERY_MAX_FILTERS)
 		error = "too many filters: at most 64";

@@ -40,7 +40,7 @@ struct selection {
 	struct visibility visibility;
 };
 void selection_done(struct selection *s);
-/* -EINVAL with *ret_error (static) for a bad key, a bad glob, until <= from. */
+/* -EINVAL with *ret_error (static) for a bad key, a bad glob, until < from: an empty range is none. */
 int selection_check(const struct selection *s, const char **ret_error);
 
 /*

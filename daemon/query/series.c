@@ -99,7 +99,7 @@ static int lay_steps(const struct selection *sel, uint64_t step_ns, struct serie
 {
 	uint64_t range = sel->until_wall_ns - sel->from_wall_ns;
 
-	if (sel->until_wall_ns <= sel->from_wall_ns)
+	if (sel->until_wall_ns < sel->from_wall_ns)
 		return -EINVAL;
 	if (step_ns == 0)
 		step_ns = MAX((range / DEFAULT_STEPS + BUCKET_NS - 1) / BUCKET_NS, 1) * BUCKET_NS;
@@ -107,7 +107,8 @@ static int lay_steps(const struct selection *sel, uint64_t step_ns, struct serie
 		return -E2BIG;
 	a->step_ns = step_ns;
 	a->first_wall_ns = sel->from_wall_ns - sel->from_wall_ns % step_ns;
-	a->n_steps = (sel->until_wall_ns - 1 - a->first_wall_ns) / step_ns + 1;
+	/* An empty range has one step, in which nothing was recorded. */
+	a->n_steps = range ? (sel->until_wall_ns - 1 - a->first_wall_ns) / step_ns + 1 : 1;
 	a->covered_ns = new0(uint64_t, a->n_steps);
 	return a->covered_ns ? 0 : -ENOMEM;
 }

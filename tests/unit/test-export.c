@@ -272,6 +272,22 @@ static void test_svg_is_xml(void **state)
 	for_each_profile(check_svg);
 }
 
+/* The script does what it should, as far as node can tell without a browser. */
+static void test_svg_script(void **state)
+{
+	_cleanup_(profile_free_p) struct profile *p = new_profile(PROFILE_ON_CPU);
+	_cleanup_(strbuf_done) struct strbuf b = {};
+	uint32_t exe = add_binary(p, "/bin/p", BINARY_ELF), s = add_series(p, "p", "/bin/p", 1);
+	uint32_t a = push(p, 0, add_frame(p, exe, FRAME_NATIVE, 1, "a"));
+
+	add_row(p, s, push(p, 0, add_frame(p, exe, FRAME_NATIVE, 3, "b")), 0, 0, 3, 300);
+	add_row(p, s, push(p, a, add_frame(p, exe, FRAME_NATIVE, 2, "a1")), 0, 0, 4, 400);
+	add_row(p, s, push(p, 0, add_frame(p, exe, FRAME_NATIVE, 4, "c")), 0, 0, 1, 100);
+	add_row(p, s, a, 0, 0, 2, 200);
+	assert_int_equal(export_svg(p, "t", &b), 0);
+	assert_accepted("node", "node tests/unit/flame-dom.js '%s' 2>&1", write_file("script.svg", &b));
+}
+
 static void check_html(struct profile *p, const char *name)
 {
 	_cleanup_(strbuf_done) struct strbuf b = {};
@@ -715,6 +731,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_svg_is_xml),
+		cmocka_unit_test(test_svg_script),
 		cmocka_unit_test(test_html_is_self_contained),
 		cmocka_unit_test(test_speedscope_is_json),
 		cmocka_unit_test(test_pprof_is_read),
