@@ -14,7 +14,8 @@
 #include "base/clock.h"
 #include "collect/internal.h"
 
-#define LOAD_ATTEMPTS 8
+#define LOAD_ATTEMPTS 12
+#define MAX_SHRINK 4 /* a sixteenth: below that too little would be counted to be of use */
 #define LOG_BYTES 16384
 #define MAX_CPU_IDS 8192 /* CONFIG_NR_CPUS of the largest distribution kernel */
 
@@ -86,7 +87,7 @@ uint32_t count_entries(const struct collector *c, double events, uint32_t min, u
 
 	if (c->o.count_entries)
 		return c->o.count_entries;
-	return CLAMP(n, min, max);
+	return (uint32_t)CLAMP(n, min, max) >> c->shrink;
 }
 
 static uint32_t power_of_two(double n)
@@ -123,11 +124,11 @@ static int configure_shared(struct collector *c)
 	int r;
 
 	ring = c->o.ring_bytes ?: (1U << 20) * ((c->cpus_possible + 3) / 4);
-	ring = power_of_two(CLAMP(ring, 1U << 16, 1U << 28));
+	ring = power_of_two(CLAMP(ring >> c->shrink, 1U << 16, 1U << 28));
 	/* Room for the distinct stacks of a window several times over: an entry that is overwritten costs a
 	 * repeated record, no more. */
 	seen = power_of_two(c->o.count_entries ?: 4096.0 * ((c->cpus_possible + 1) / 2) * 4);
-	seen = CLAMP(seen, 1U << 13, 1U << 16);
+	seen = CLAMP(seen, 1U << 13, 1U << 16) >> c->shrink;
 	r = bpf_map__set_max_entries(skel->maps.ring, ring);
 	if (r == 0)
 		r = bpf_map__set_max_entries(skel->maps.seen, seen);
@@ -213,11 +214,16 @@ static bool any_on(const struct collector *c, enum source from)
 }
 
 /*
- * After a refused load: the source whose program it was gets another attempt or goes; when that is unknown, or
- * the source was gone and another one uses the program, all waits go. False when nothing is left to try.
+ * After a refused load. Where memory was short (a small machine, a cgroup's limit) all maps get smaller. Else
+ * the source whose program was refused gets another attempt or goes; when that is unknown, or the source was
+ * gone and another one uses the program, all waits go. False when nothing is left to try.
  */
 static bool give_way(struct collector *c, int error, enum source culprit, const char *why)
 {
+	if (error == -ENOMEM && c->shrink < MAX_SHRINK) {
+		c->shrink++;
+		return true;
+	}
 	if (culprit < SOURCE_N && c->sources[culprit].on) {
 		/* configure() turns the source off when it has no other way. */
 		snprintf(c->sources[culprit].state.text, sizeof(c->sources[culprit].state.text),
@@ -366,7 +372,12 @@ static void attach(struct collector *c)
 
 		if (!run->on)
 			continue;
-		snprintf(run->state.text, sizeof(run->state.text), "running");
+		if (c->shrink)
+			snprintf(run->state.text, sizeof(run->state.text),
+				 "running (memory is short: maps have 1/%u of their size)",
+				 1U << c->shrink);
+		else
+			snprintf(run->state.text, sizeof(run->state.text), "running");
 		r = source_ops[s]->attach(c);
 		if (r < 0 && run->on)
 			source_off(c, s, "could not be attached: %s", strerror(-r));
@@ -379,7 +390,7 @@ static char *first_reason(const struct collector *c)
 	char *why = NULL;
 
 	for (int s = 0; s < SOURCE_N && !why; s++)
-		if (c->o.enabled[s] &&
+		if ((c->o.burst ? s == SOURCE_ON_CPU : c->o.enabled[s]) &&
 		    asprintf(&why, "%s: %s", source_names[s], c->sources[s].state.text) < 0)
 			why = NULL;
 	return why;

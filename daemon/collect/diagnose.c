@@ -102,10 +102,14 @@ char *diagnose_load(int error, const char *verifier_log)
 		return sentence(
 			"no kernel type information in /sys/kernel/btf/vmlinux: the kernel needs "
 			"CONFIG_DEBUG_INFO_BTF=y");
-	if (locked_down())
+	/* Where securityfs is not mounted, only the verifier tells. */
+	if (locked_down() || strstr(verifier_log, "cannot use helper bpf_probe_read_kernel") ||
+	    strstr(verifier_log, "unknown func bpf_probe_read_kernel"))
 		return sentence("lockdown=confidentiality forbids BPF to read kernel memory");
 	if (error == -ENOMEM)
-		return sentence("not enough memory for the BPF maps (cgroup memory limit?)");
+		return sentence(
+			"not enough memory for the BPF maps: some MiB are needed (a cgroup's "
+			"memory limit, before 5.11 RLIMIT_MEMLOCK?)");
 	if (error == -EPERM)
 		return sentence(
 			"BPF is not permitted (RLIMIT_MEMLOCK, a security module or a container?)");

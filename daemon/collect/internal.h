@@ -88,6 +88,7 @@ struct collector {
 	unsigned cpus_possible; /* values of a per-CPU map */
 	unsigned *possible; /* their CPU ids */
 	uint64_t random; /* state of collector_random() */
+	unsigned shrink; /* maps have 1/2^shrink of their size: memory was short */
 
 	struct ring_buffer *ring;
 	/* Stacks of the open window, of one that begins during a drain, and what is left of a closed one's. */

@@ -174,6 +174,10 @@ static void describe(struct collector *c, unsigned running, int error)
 	else if (!c->skel->rodata->nr_idle_ranges)
 		snprintf(state->text, sizeof(state->text),
 			 "running (kernel addresses are hidden: all of pid 0 counts as idle)");
+	else if (c->shrink)
+		snprintf(state->text, sizeof(state->text),
+			 "running (memory is short: maps have 1/%u of their size)",
+			 1U << c->shrink);
 	else
 		snprintf(state->text, sizeof(state->text), "running");
 }
