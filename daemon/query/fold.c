@@ -11,11 +11,10 @@ struct folding {
 	size_t n; /* stacks, 0 included */
 	uint64_t *weight; /* of the subtree */
 	bool *used; /* on the path of a row */
-	uint32_t *rank; /* used nodes, heaviest first */
+	uint32_t *rank, *spare; /* used nodes, heaviest first */
 	size_t n_rank;
 	uint32_t *anchor; /* the nearest kept node on the way up, itself included */
-	bool *has_other; /* by node: something below it is folded */
-	bool *counted;
+	bool *counted; /* stacks of rows */
 };
 
 static void folding_done(struct folding *f)
@@ -24,18 +23,8 @@ static void folding_done(struct folding *f)
 	free(f->used);
 	free(f->rank);
 	free(f->anchor);
-	free(f->has_other);
+	free(f->spare);
 	free(f->counted);
-}
-
-static int rank_compare(const void *pa, const void *pb, void *ctx)
-{
-	const uint64_t *weight = ctx;
-	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
-
-	if (weight[a] != weight[b])
-		return weight[a] > weight[b] ? -1 : 1;
-	return a < b ? -1 : 1; /* parents before children */
 }
 
 static int weigh(struct folding *f, const struct profile *p)
@@ -46,9 +35,9 @@ static int weigh(struct folding *f, const struct profile *p)
 	f->used = new0(bool, f->n);
 	f->rank = new0(uint32_t, f->n);
 	f->anchor = new0(uint32_t, f->n);
-	f->has_other = new0(bool, f->n);
+	f->spare = new0(uint32_t, f->n);
 	f->counted = new0(bool, f->n);
-	if (!f->weight || !f->used || !f->rank || !f->anchor || !f->has_other || !f->counted)
+	if (!f->weight || !f->used || !f->rank || !f->anchor || !f->spare || !f->counted)
 		return -ENOMEM;
 	for (size_t i = 0; i < c->n; i++) {
 		f->weight[c->stack[i]] += c->value[i];
@@ -66,52 +55,68 @@ static int weigh(struct folding *f, const struct profile *p)
 	return 0;
 }
 
+/*
+ * Heaviest first, parents before children of the same weight: a stable sort by the bytes of the weight, over ids
+ * in ascending order.
+ */
 static void rank(struct folding *f)
 {
+	uint64_t all = 0;
 	size_t n = 0;
 
 	for (uint32_t i = 1; i < f->n; i++)
-		if (f->used[i])
+		if (f->used[i]) {
 			f->rank[n++] = i;
-	qsort_r(f->rank, n, sizeof(*f->rank), rank_compare, f->weight);
-}
+			all |= f->weight[i];
+		}
+	for (unsigned shift = 0; shift < 64 && all >> shift; shift += 8) {
+		size_t starts[257] = {};
+		uint32_t *from = f->rank;
 
-/* Keeps the first `keep` of the ranking: the nodes that there are then, "[other]" ones included. */
-static size_t count_nodes(struct folding *f, size_t keep)
-{
-	size_t others = 0;
-
-	memset(f->anchor, 0, f->n * sizeof(*f->anchor));
-	memset(f->has_other, 0, f->n * sizeof(*f->has_other));
-	for (size_t i = 0; i < keep; i++)
-		f->anchor[f->rank[i]] = f->rank[i];
-	for (uint32_t i = 1; i < f->n; i++) {
-		if (!f->used[i] || f->anchor[i] == i)
-			continue;
-		f->anchor[i] = f->anchor[f->from->stacks[i].parent];
-		others += !f->has_other[f->anchor[i]];
-		f->has_other[f->anchor[i]] = true;
+		for (size_t i = 0; i < n; i++)
+			starts[255 - (f->weight[from[i]] >> shift & 255) + 1]++;
+		for (size_t i = 1; i < 257; i++)
+			starts[i] += starts[i - 1];
+		for (size_t i = 0; i < n; i++)
+			f->spare[starts[255 - (f->weight[from[i]] >> shift & 255)]++] = from[i];
+		f->rank = f->spare;
+		f->spare = from;
 	}
-	return keep + others;
 }
 
 /*
- * The longest head of the ranking that fits. One more kept node never makes fewer nodes: it adds itself, and
- * can take away no more than its parent's "[other]".
+ * The longest head of the ranking that fits, "[other]" nodes included. One more kept node never makes fewer
+ * nodes: it adds itself, and can take away no more than its parent's "[other]".
  */
-static void choose(struct folding *f, uint32_t max_nodes)
+static size_t choose(struct folding *f, uint32_t max_nodes)
 {
-	size_t low = 0, high = max_nodes;
+	uint32_t *folded = f->anchor; /* children of a node that are not kept, until settle() */
+	size_t others = 1, keep;
 
-	while (low < high) {
-		size_t middle = low + (high - low + 1) / 2;
+	for (uint32_t i = 1; i < f->n; i++)
+		if (f->used[i])
+			folded[f->from->stacks[i].parent]++;
+	for (keep = 0; keep < f->n_rank; keep++) {
+		uint32_t i = f->rank[keep], parent = f->from->stacks[i].parent;
+		size_t after = others + (folded[i] > 0) - (folded[parent] == 1);
 
-		if (count_nodes(f, middle) <= max_nodes)
-			low = middle;
-		else
-			high = middle - 1;
+		if (keep + 1 + after > max_nodes)
+			break;
+		folded[parent]--;
+		others = after;
 	}
-	count_nodes(f, low);
+	return keep;
+}
+
+/* Keeps the first `keep` of the ranking; the others are anchored where they are cut off. */
+static void settle(struct folding *f, size_t keep)
+{
+	memset(f->anchor, 0, f->n * sizeof(*f->anchor));
+	for (size_t i = 0; i < keep; i++)
+		f->anchor[f->rank[i]] = f->rank[i];
+	for (uint32_t i = 1; i < f->n; i++)
+		if (f->used[i] && f->anchor[i] != i)
+			f->anchor[i] = f->anchor[f->from->stacks[i].parent];
 }
 
 /* The stack in the new dictionary that stands for an old one. */
@@ -167,10 +172,7 @@ int profile_fold(struct profile *p, uint32_t max_nodes)
 	if (r < 0)
 		return r;
 	rank(&f);
-	if (max_nodes && f.n_rank > max_nodes)
-		choose(&f, max_nodes);
-	else
-		count_nodes(&f, f.n_rank);
+	settle(&f, max_nodes && f.n_rank > max_nodes ? choose(&f, max_nodes) : f.n_rank);
 	p->omitted = count_folded(&f, &p->columns);
 	p->truncated = p->omitted > 0;
 	r = dict_new(&to);

@@ -28,12 +28,10 @@ static bool group_equal(const void *ctx, uint32_t id, const void *key)
 /* The group with this identity, made when new. */
 static int intern(struct group_table *t, struct group_key k, uint32_t element, uint32_t *ret)
 {
-	uint64_t hash = (k.a ^ ((uint64_t)k.b << 32 | k.c) * 0xc2b2ae3d27d4eb4fULL) *
-			0x9e3779b97f4a7c15ULL;
+	uint64_t hash = query_mix(k.a, (uint64_t)k.b << 32 | k.c);
 	uint32_t id;
 	int r;
 
-	hash ^= hash >> 32;
 	id = index_find(&t->index, hash, group_equal, t, &k);
 	if (id == 0) {
 		t->n = MAX(t->n, 1);

@@ -19,6 +19,16 @@
 #define QUERY_MAX_ROWS (1U << 20) /* distinct rows under the projection: 48 MiB with their hash */
 #define QUERY_MAX_STEPS 11000 /* points of one line */
 
+/* Spreads small numbers, wherever in the word they differ, over all bits. */
+static inline uint64_t query_mix(uint64_t a, uint64_t b)
+{
+	uint64_t h = a * 0x9e3779b97f4a7c15ULL;
+
+	h ^= h >> 32 ^ b;
+	h *= 0xc2b2ae3d27d4eb4fULL;
+	return h ^ h >> 32;
+}
+
 /* ---- filter ---------------------------------------------------------------------------------------- */
 
 struct pattern {
@@ -126,7 +136,8 @@ void columns_empty(struct columns *c);
  * Calls fn for each bucket of m's selection and fills the coverage of m's profile: all its metadata but total
  * and samples. fn adds to m; it is not called for buckets that are damaged or did not record the type.
  */
-int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn, void *ctx) _warn_unused_;
+int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn,
+	       void *ctx) _warn_unused_;
 
 /* ---- scale ----------------------------------------------------------------------------------------- */
 

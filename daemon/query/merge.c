@@ -70,11 +70,8 @@ static bool same_ids(const struct cell *c, struct ids i)
 
 static size_t slot_of(const struct merge *m, struct ids i)
 {
-	uint64_t a = ((uint64_t)i.series << 32 | i.stack) * 0x9e3779b97f4a7c15ULL;
-	uint64_t b = ((uint64_t)i.key << 32 | i.aux) * 0xc2b2ae3d27d4eb4fULL;
-	uint64_t h = a ^ (b << 31 | b >> 33);
-
-	return (h ^ h >> 32) & (m->n_slots - 1);
+	return query_mix((uint64_t)i.series << 32 | i.stack, (uint64_t)i.key << 32 | i.aux) &
+	       (m->n_slots - 1);
 }
 
 static int grow_slots(struct merge *m)

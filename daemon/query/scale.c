@@ -155,10 +155,8 @@ static int find_threads(struct scaling *s, const struct dict *d)
 
 	for (uint32_t i = 0; r == 0 && i < d->n_series; i++) {
 		const struct series *x = &d->series[i];
-		uint64_t hash = (((uint64_t)x->pid << 32 | x->tid) ^ x->start) *
-				0x9e3779b97f4a7c15ULL;
+		uint64_t hash = query_mix((uint64_t)x->pid << 32 | x->tid, x->start);
 
-		hash ^= hash >> 32;
 		s->thread[i] = i;
 		if (x->pid == 0) /* no single process */
 			continue;
