@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Envelope, streams and tables; format.h describes the bytes. */
 #include <endian.h>
+#include <math.h>
 #include <zstd.h>
 
 #include "store/blob.h"
@@ -224,63 +225,105 @@ static inline uint64_t unzigzag(uint64_t v)
 	return v >> 1 ^ -(v & 1);
 }
 
-static inline unsigned byte_length(uint64_t v)
+static inline unsigned bit_length(uint64_t v)
 {
-	return v ? (71 - (unsigned)__builtin_clzll(v)) / 8 : 0;
+	return v ? 64 - (unsigned)__builtin_clzll(v) : 0;
 }
 
-/* What a stream would take, plain and as differences. */
+/* The ways to write a stream, and what each would take after entropy coding. */
 struct stream_plan {
-	uint64_t max, delta_max;
-	size_t sized, delta_sized;
-	bool constant;
+	bool constant, delta;
+	enum stream_mode mode;
+	uint64_t base; /* STREAM_BITS */
+	uint64_t mantissa_bits;
+	double cost; /* bits */
 };
 
-static struct stream_plan plan_stream(const uint64_t *v, size_t n)
+/* What n symbols of this distribution take at best. */
+static double histogram_bits(const uint32_t *histogram, size_t n_symbols, size_t n)
 {
-	struct stream_plan plan = { .constant = true };
-	uint64_t previous = 0;
+	double bits = 0;
+
+	for (size_t i = 0; i < n_symbols; i++)
+		if (histogram[i] > 0)
+			bits += histogram[i] * log2((double)n / histogram[i]);
+	return bits;
+}
+
+/* v[i] as it would be written: a difference or not. */
+#define STREAM_VALUE(v, i, delta) ((delta) ? zigzag((v)[i] - ((i) > 0 ? (v)[(i)-1] : 0)) : (v)[i])
+
+static struct stream_plan plan_one(const uint64_t *v, size_t n, bool delta)
+{
+	struct stream_plan plan = { .delta = delta, .base = UINT64_MAX, .mode = STREAM_BITS };
+	uint32_t lengths[65] = {}, bytes[256] = {};
+	uint64_t max = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		uint64_t d = zigzag(v[i] - previous);
+		uint64_t x = STREAM_VALUE(v, i, delta);
 
-		plan.constant &= v[i] == v[0];
-		plan.max |= v[i];
-		plan.delta_max |= d;
-		plan.sized += byte_length(v[i]);
-		plan.delta_sized += byte_length(d);
-		previous = v[i];
+		max = MAX(max, x);
+		plan.base = MIN(plan.base, x);
+		bytes[x & 255]++;
 	}
-	plan.sized += (n + 1) / 2;
-	plan.delta_sized += (n + 1) / 2;
+	if (max < 256) {
+		plan.mode = STREAM_BYTES;
+		plan.cost = histogram_bits(bytes, ARRAY_SIZE(bytes), n);
+		return plan;
+	}
+	for (size_t i = 0; i < n; i++) {
+		unsigned len = bit_length(STREAM_VALUE(v, i, delta) - plan.base);
+
+		lengths[len]++;
+		plan.mantissa_bits += len > 0 ? len - 1 : 0;
+	}
+	plan.cost = histogram_bits(lengths, ARRAY_SIZE(lengths), n) + (double)plan.mantissa_bits;
 	return plan;
 }
 
-static void put_sized(uint8_t *lengths, size_t n, const uint64_t *v, bool delta)
+static struct stream_plan plan_stream(const uint64_t *v, size_t n)
 {
-	uint8_t *p = lengths + (n + 1) / 2;
-	uint64_t previous = 0;
+	struct stream_plan plain, delta;
+	size_t same = 1;
 
-	memset(lengths, 0, (n + 1) / 2);
-	for (size_t i = 0; i < n; i++) {
-		uint64_t x = delta ? zigzag(v[i] - previous) : v[i];
-		unsigned len = byte_length(x);
+	while (same < n && v[same] == v[0])
+		same++;
+	if (same >= n)
+		return (struct stream_plan){ .constant = true };
+	plain = plan_one(v, n, false);
+	delta = plan_one(v, n, true);
+	return delta.cost < plain.cost ? delta : plain;
+}
 
-		previous = v[i];
-		lengths[i / 2] |= (uint8_t)(len << (i & 1) * 4);
-		for (; len > 0; len--, x >>= 8)
-			*p++ = (uint8_t)x;
+/* Bits are written from the least significant of each byte upwards. */
+struct bit_writer {
+	uint8_t *p;
+	unsigned __int128 pending;
+	unsigned n;
+};
+
+static inline void put_bits(struct bit_writer *w, uint64_t bits, unsigned n)
+{
+	w->pending |= (unsigned __int128)bits << w->n;
+	for (w->n += n; w->n >= 8; w->n -= 8) {
+		*w->p++ = (uint8_t)w->pending;
+		w->pending >>= 8;
 	}
 }
 
-static void put_bytes(uint8_t *p, size_t n, const uint64_t *v, bool delta)
+static void put_mantissas(uint8_t *p, size_t n, const uint64_t *v, const struct stream_plan *plan)
 {
-	uint64_t previous = 0;
+	struct bit_writer w = { .p = p };
 
 	for (size_t i = 0; i < n; i++) {
-		p[i] = (uint8_t)(delta ? zigzag(v[i] - previous) : v[i]);
-		previous = v[i];
+		uint64_t x = STREAM_VALUE(v, i, plan->delta) - plan->base;
+		unsigned len = bit_length(x);
+
+		if (len > 1)
+			put_bits(&w, x ^ 1ULL << (len - 1), len - 1);
 	}
+	if (w.n > 0)
+		*w.p = (uint8_t)w.pending;
 }
 
 /* Blocks below this size pay more for their own statistics than they save. */
@@ -301,30 +344,36 @@ static void cut(struct blob_writer *w)
 void put_stream(struct blob_writer *w, const uint64_t *v, size_t n)
 {
 	struct stream_plan plan = plan_stream(v, n);
-	size_t plain = plan.max < 256 ? n : plan.sized;
-	size_t differences = plan.delta_max < 256 ? n : plan.delta_sized;
-	bool delta = differences < plain;
-	bool bytes = (delta ? plan.delta_max : plan.max) < 256;
-	size_t size = delta ? differences : plain;
-	char *p;
+	size_t mantissas = (plan.mantissa_bits + 7) / 8;
+	uint8_t *p;
 
 	if (plan.constant) {
 		strbuf_putc(&w->payload, STREAM_CONST);
 		put_varint(&w->payload, n > 0 ? v[0] : 0);
 		return;
 	}
-	if (size >= CUT_MIN)
+	if (n >= CUT_MIN)
 		cut(w);
-	strbuf_putc(&w->payload,
-		    (char)((bytes ? STREAM_BYTES : STREAM_SIZED) | (delta ? STREAM_DELTA : 0)));
-	p = strbuf_reserve(&w->payload, size);
+	strbuf_putc(&w->payload, (char)(plan.mode | (plan.delta ? STREAM_DELTA : 0)));
+	if (plan.mode == STREAM_BITS)
+		put_varint(&w->payload, plan.base);
+	p = (uint8_t *)strbuf_reserve(&w->payload, n);
 	if (!p)
 		return;
-	if (bytes)
-		put_bytes((uint8_t *)p, n, v, delta);
-	else
-		put_sized((uint8_t *)p, n, v, delta);
-	w->payload.len += size;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t x = STREAM_VALUE(v, i, plan.delta);
+
+		p[i] = plan.mode == STREAM_BITS ? (uint8_t)bit_length(x - plan.base) : (uint8_t)x;
+	}
+	w->payload.len += n;
+	if (mantissas > 0) {
+		cut(w);
+		p = (uint8_t *)strbuf_reserve(&w->payload, mantissas);
+		if (!p)
+			return;
+		put_mantissas(p, n, v, &plan);
+		w->payload.len += mantissas;
+	}
 	cut(w);
 }
 
@@ -336,30 +385,18 @@ static inline uint64_t load64(const uint8_t *p)
 	return le64toh(v);
 }
 
-static const uint64_t length_mask[9] = {
-	0,
-	0xff,
-	0xffff,
-	0xffffff,
-	0xffffffff,
-	0xffffffffff,
-	0xffffffffffff,
-	0xffffffffffffff,
-	0xffffffffffffffff,
-};
-
 /* Where the numbers go: a column of 4 or 8 bytes, in order or by a table of places. */
 struct sink {
 	void *out;
 	const uint32_t *to;
-	bool wide;
+	bool spread, wide;
 };
 
 /* Inlined with a constant sink shape, so that each loop below is specialised. Collects high bits in *high. */
 static inline __attribute__((always_inline)) void put_sink(struct sink s, size_t i, uint64_t v,
 							   uint64_t *high)
 {
-	size_t at = s.to ? s.to[i] : i;
+	size_t at = s.spread ? s.to[i] : i;
 
 	if (s.wide) {
 		((uint64_t *)s.out)[at] = v;
@@ -398,46 +435,69 @@ static inline __attribute__((always_inline)) int get_bytes(struct blob_in *in, s
 	return 0;
 }
 
-/* The bytes that the lengths add up to, or -EBADMSG. */
-static int64_t sum_lengths(const uint8_t *lengths, size_t n)
+/* How many bits the mantissas have; false when a length is impossible. *ret_max: the longest number. */
+static bool sum_lengths(const uint8_t *lengths, size_t n, uint64_t *ret_bits, unsigned *ret_max)
 {
 	uint64_t sum = 0;
-	unsigned bad = 0;
+	unsigned max = 0;
 
-	for (size_t i = 0; i < (n + 1) / 2; i++) {
-		unsigned low = lengths[i] & 15, high = lengths[i] >> 4;
-
-		sum += low + high;
-		bad |= (low > 8) | (high > 8);
+	for (size_t i = 0; i < n; i++) {
+		sum += lengths[i] - (lengths[i] != 0);
+		max = MAX(max, lengths[i]);
 	}
-	if (n % 2 && lengths[n / 2] >> 4)
-		bad = 1;
-	return bad ? -EBADMSG : (int64_t)sum;
+	*ret_bits = sum;
+	*ret_max = max;
+	return max <= 64;
 }
 
-static inline __attribute__((always_inline)) int get_sized(struct blob_in *in, size_t n, bool delta,
-							   struct sink s, uint64_t *high)
+/* The n (at most 63) bits at this position. Needs padding behind the last byte. */
+static inline __attribute__((always_inline)) uint64_t load_bits(const uint8_t *p, uint64_t at,
+								unsigned n, bool longest)
 {
-	const uint8_t *lengths = in->p, *p;
-	uint64_t sum = 0;
-	int64_t bytes;
+	uint64_t low = load64(p + at / 8) >> at % 8;
 
-	if ((size_t)(in->end - lengths) < (n + 1) / 2)
-		return -EBADMSG;
-	p = lengths + (n + 1) / 2;
-	bytes = sum_lengths(lengths, n);
-	if (bytes < 0 || in->end - p < bytes)
-		return -EBADMSG;
-	/* No bounds inside the loop: the sum was checked, and an 8-byte load ends within the padding. */
+	/* The byte behind those eight; shifted twice, since 64 is not a shift. */
+	if (longest)
+		low |= (uint64_t)p[at / 8 + 8] << 1 << (63 - at % 8);
+	return low & ((1ULL << n) - 1);
+}
+
+/* No bounds inside the loop: the caller has checked the sum, and a load ends within the padding. */
+static inline __attribute__((always_inline)) void get_mantissas(const uint8_t *lengths,
+								const uint8_t *p, uint64_t base,
+								size_t n, bool longest, bool delta,
+								struct sink s, uint64_t *high)
+{
+	uint64_t at = 0, sum = 0;
+
 	for (size_t i = 0; i < n; i++) {
-		unsigned len = lengths[i / 2] >> (i & 1) * 4 & 15;
-		uint64_t v = load64(p) & length_mask[len];
+		unsigned some = lengths[i] != 0, mantissa = lengths[i] - some;
+		uint64_t v = (uint64_t)some << mantissa | load_bits(p, at, mantissa, longest);
 
-		p += len;
-		sum = delta ? sum + unzigzag(v) : v;
+		at += mantissa;
+		sum = delta ? sum + unzigzag(base + v) : base + v;
 		put_sink(s, i, sum, high);
 	}
-	in->p = p;
+}
+
+static inline __attribute__((always_inline)) int get_bits(struct blob_in *in, size_t n, bool delta,
+							  struct sink s, uint64_t *high)
+{
+	const uint8_t *lengths, *p;
+	uint64_t base, bits;
+	unsigned max;
+
+	if (get_varint(in, UINT64_MAX, &base) < 0 || (size_t)(in->end - in->p) < n)
+		return -EBADMSG;
+	lengths = in->p;
+	p = lengths + n;
+	if (!sum_lengths(lengths, n, &bits, &max) || (uint64_t)(in->end - p) < (bits + 7) / 8)
+		return -EBADMSG;
+	if (max <= 57)
+		get_mantissas(lengths, p, base, n, false, delta, s, high);
+	else
+		get_mantissas(lengths, p, base, n, true, delta, s, high);
+	in->p = p + (bits + 7) / 8;
 	return 0;
 }
 
@@ -459,11 +519,11 @@ static inline __attribute__((always_inline)) int get_stream(struct blob_in *in, 
 	case STREAM_BYTES | STREAM_DELTA:
 		r = get_bytes(in, n, true, s, &high);
 		break;
-	case STREAM_SIZED:
-		r = get_sized(in, n, false, s, &high);
+	case STREAM_BITS:
+		r = get_bits(in, n, false, s, &high);
 		break;
-	case STREAM_SIZED | STREAM_DELTA:
-		r = get_sized(in, n, true, s, &high);
+	case STREAM_BITS | STREAM_DELTA:
+		r = get_bits(in, n, true, s, &high);
 		break;
 	default:
 		return -EBADMSG;
@@ -483,7 +543,8 @@ int get_stream32(struct blob_in *in, uint32_t *out, size_t n)
 
 int get_stream64_to(struct blob_in *in, uint64_t *out, size_t n, const uint32_t *to)
 {
-	return get_stream(in, n, (struct sink){ .out = out, .to = to, .wide = true });
+	return get_stream(in, n,
+			  (struct sink){ .out = out, .to = to, .spread = true, .wide = true });
 }
 
 /* ---- tables ------------------------------------------------------------------------------------ */

@@ -86,42 +86,49 @@ static int get_damaged(struct blob_in *in, struct samples *s)
 	return r;
 }
 
-/* Which tuple each row belongs to. */
+/*
+ * Which tuple each row belongs to. First the rows where another tuple begins, then their running sum: a loop
+ * over the rows of each tuple would mispredict its end at every tuple.
+ */
 static int get_tuple_of(struct blob_in *in, struct samples *s, size_t tuples, size_t rows)
 {
-	size_t row = 0;
+	uint64_t row = 0;
+	uint32_t tuple = 0;
 	int r = get_stream64(in, s->scratch, tuples);
 
 	if (r < 0)
 		return r;
+	memset(s->tuple_of, 0, rows * sizeof(*s->tuple_of));
 	for (size_t t = 0; t < tuples; t++) {
-		uint64_t more = s->scratch[t];
-
-		if (row >= rows || more >= rows - row)
+		if (row >= rows || s->scratch[t] >= rows - row)
 			return -EBADMSG;
-		for (uint64_t i = 0; i <= more; i++)
-			s->tuple_of[row++] = (uint32_t)t;
+		s->tuple_of[row] = t > 0;
+		row += s->scratch[t] + 1;
 	}
-	return row == rows ? 0 : -EBADMSG;
+	if (row != rows)
+		return -EBADMSG;
+	for (size_t i = 0; i < rows; i++)
+		s->tuple_of[i] = tuple += s->tuple_of[i];
+	return 0;
 }
 
 /* From distances to the bucket of each row, counting the rows of each bucket in first[bucket + 1]. */
 static int get_buckets(struct blob_in *in, struct samples *s, size_t rows)
 {
-	uint32_t previous_tuple = UINT32_MAX;
-	uint64_t bucket = 0;
+	uint32_t previous = UINT32_MAX;
+	uint64_t bucket = 0, n = s->n_buckets;
 	int r = get_stream32(in, s->place, rows);
 
 	if (r < 0)
 		return r;
-	memset(s->first, 0, (s->n_buckets + 1) * sizeof(*s->first));
+	memset(s->first, 0, (n + 1) * sizeof(*s->first));
 	for (size_t i = 0; i < rows; i++) {
-		uint64_t same = s->tuple_of[i] == previous_tuple;
+		uint64_t same = -(uint64_t)(s->tuple_of[i] == previous);
 
-		bucket = s->place[i] + (same ? bucket + 1 : 0);
-		if (bucket >= s->n_buckets)
+		bucket = s->place[i] + ((bucket + 1) & same);
+		if (bucket >= n)
 			return -EBADMSG;
-		previous_tuple = s->tuple_of[i];
+		previous = s->tuple_of[i];
 		s->place[i] = (uint32_t)bucket;
 		s->first[bucket + 1]++;
 	}
@@ -141,11 +148,40 @@ static void place_rows(struct samples *s, size_t rows)
 		s->place[i] = (uint32_t)next[s->place[i]]++;
 }
 
-static void spread(uint32_t *restrict out, const uint32_t *restrict tuple_value,
-		   const uint32_t *restrict tuple_of, const uint32_t *restrict place, size_t rows)
+/* Two columns at a time: the places are read once for both. */
+static void spread(const struct samples *s, size_t rows, const uint32_t *restrict from_a,
+		   uint32_t *restrict to_a, const uint32_t *restrict from_b,
+		   uint32_t *restrict to_b)
 {
-	for (size_t i = 0; i < rows; i++)
-		out[place[i]] = tuple_value[tuple_of[i]];
+	const uint32_t *restrict tuple_of = s->tuple_of, *restrict place = s->place;
+
+	for (size_t i = 0; i < rows; i++) {
+		to_a[place[i]] = from_a[tuple_of[i]];
+		to_b[place[i]] = from_b[tuple_of[i]];
+	}
+}
+
+static bool all_zero(const uint32_t *v, size_t n)
+{
+	uint32_t any = 0;
+
+	for (size_t i = 0; i < n; i++)
+		any |= v[i];
+	return any == 0;
+}
+
+static void spread_tuples(struct samples *s, size_t tuples, size_t rows)
+{
+	const struct columns *t = &s->tuples;
+
+	spread(s, rows, t->series, s->rows.series, t->stack, s->rows.stack);
+	if (all_zero(t->key, tuples) && all_zero(t->aux, tuples)) {
+		/* on-cpu */
+		memset(s->rows.key, 0, rows * sizeof(*s->rows.key));
+		memset(s->rows.aux, 0, rows * sizeof(*s->rows.aux));
+		return;
+	}
+	spread(s, rows, t->key, s->rows.key, t->aux, s->rows.aux);
 }
 
 /* The order of tuples is part of the format: what readers get is sorted, whatever the bytes. */
@@ -164,6 +200,17 @@ static int check_order(const struct columns *t, size_t tuples)
 	return bad ? -EBADMSG : 0;
 }
 
+/* From distances within a series and within a stack. Nonsense may wrap around; check_order() finds it. */
+static void make_absolute(struct columns *t, size_t n)
+{
+	for (size_t i = 1; i < n; i++) {
+		bool same_series = t->series[i] == t->series[i - 1];
+
+		t->stack[i] += same_series ? t->stack[i - 1] : 0;
+		t->key[i] += same_series && t->stack[i] == t->stack[i - 1] ? t->key[i - 1] : 0;
+	}
+}
+
 static int get_tuples(struct blob_in *in, struct columns *t, size_t n)
 {
 	int r = get_stream32(in, t->series, n);
@@ -174,7 +221,10 @@ static int get_tuples(struct blob_in *in, struct columns *t, size_t n)
 		r = get_stream32(in, t->key, n);
 	if (r >= 0)
 		r = get_stream32(in, t->aux, n);
-	return r < 0 ? r : check_order(t, n);
+	if (r < 0)
+		return r;
+	make_absolute(t, n);
+	return check_order(t, n);
 }
 
 int samples_get(struct blob_in *in, struct samples *s)
@@ -200,10 +250,7 @@ int samples_get(struct blob_in *in, struct samples *s)
 	if (r < 0)
 		return r;
 	place_rows(s, rows);
-	spread(s->rows.series, s->tuples.series, s->tuple_of, s->place, rows);
-	spread(s->rows.stack, s->tuples.stack, s->tuple_of, s->place, rows);
-	spread(s->rows.key, s->tuples.key, s->tuple_of, s->place, rows);
-	spread(s->rows.aux, s->tuples.aux, s->tuple_of, s->place, rows);
+	spread_tuples(s, tuples, rows);
 	r = get_stream64_to(in, s->rows.count, rows, s->place);
 	if (r >= 0)
 		r = get_stream64_to(in, s->rows.value, rows, s->place);
@@ -261,6 +308,21 @@ static size_t fill_rows(struct packed_row *rows, const struct columns *const *bu
 	return tuples;
 }
 
+/* Tuples ascend: within a series the distance of stacks is never negative, within a stack that of keys. */
+static uint64_t relative_stack(const struct packed_row *rows, size_t i)
+{
+	bool same = i > 0 && rows[i].place >> 32 == rows[i - 1].place >> 32;
+
+	return (uint32_t)rows[i].place - (same ? (uint32_t)rows[i - 1].place : 0);
+}
+
+static uint64_t relative_key(const struct packed_row *rows, size_t i)
+{
+	bool same = i > 0 && rows[i].place == rows[i - 1].place;
+
+	return (rows[i].what >> 32) - (same ? rows[i - 1].what >> 32 : 0);
+}
+
 /* A stream with one number per row, or per tuple where `each` is false. */
 #define PUT_ROWS(w, rows, n, each, expression)                               \
 	do {                                                                 \
@@ -305,8 +367,8 @@ int samples_put(struct blob_writer *w, const struct columns *const *buckets, siz
 		w->numbers[i] = !buckets[i];
 	put_stream(w, w->numbers, n);
 	PUT_ROWS(w, rows, n_rows, false, rows[i].place >> 32);
-	PUT_ROWS(w, rows, n_rows, false, (uint32_t)rows[i].place);
-	PUT_ROWS(w, rows, n_rows, false, rows[i].what >> 32);
+	PUT_ROWS(w, rows, n_rows, false, relative_stack(rows, i));
+	PUT_ROWS(w, rows, n_rows, false, relative_key(rows, i));
 	PUT_ROWS(w, rows, n_rows, false, (uint32_t)rows[i].what);
 	put_tuple_sizes(w, rows, n_rows);
 	PUT_ROWS(w, rows, n_rows, true,

@@ -14,6 +14,17 @@
 #define FILE_LIMIT_MAX (512ULL << 20)
 #define FILES_IN_LIMIT 8
 
+/* Half a day of buckets. */
+#define SEQ_BLOCK 4096
+
+void store_save_identity(struct store *s)
+{
+	s->identity.next_seq = MAX(s->identity.next_seq, s->next_seq);
+	s->identity.reserved_seq = MAX(s->identity.reserved_seq, s->next_seq + SEQ_BLOCK);
+	s->identity_dirty = identity_save(s->directory_fd, &s->identity) < 0;
+	s->buckets_since_save = 0;
+}
+
 uint64_t store_bytes(const struct store *s)
 {
 	uint64_t bytes = s->other_bytes;
@@ -75,11 +86,16 @@ int file_add(struct store *s, const char *name)
 	return 0;
 }
 
-/* Closes whatever has the file open and takes it out of the list. */
+/*
+ * Closes whatever has the file open and takes it out of the list. The last file knows the numbers that were
+ * given out: store.id takes over.
+ */
 static void forget(struct store *s, struct day_file *f)
 {
 	size_t at = (size_t)(f - s->files);
 
+	if (at + 1 == s->n_files && s->next_seq > 0)
+		store_save_identity(s);
 	if (f == file_current(s))
 		s->current = day_free(s->current);
 	if (streq(s->check.name, f->name))

@@ -9,8 +9,8 @@
  *                       begins when the daemon meets a limit (size, dictionary) or the clock changed the day.
  *   ...db-wal, -shm     SQLite's own
  *   ...db.corrupt       a day file that SQLite could not read any more (-wal.corrupt beside it); never opened
- *   store.id            text: "sysprofd-store 1\nuuid HEX32\nnext N\ntrusted NS\n". No sequence number >= N
- *                       was given to a bucket. trusted: see retention.c.
+ *   store.id            text: "sysprofd-store 1\nuuid HEX32\nnext N\nreserved N\ntrusted NS\n". Numbers below
+ *                       next were given to buckets, none from reserved on. trusted: see retention.c.
  *   reserve             zeros, given up when the disk is full
  *
  * Day file: SQLite, page size 4096, WAL; application_id STORE_APPLICATION_ID, user_version STORE_VERSION.
@@ -46,16 +46,19 @@
  *                      predecessor (the first from 0), modulo 2^64
  *              STREAM_CONST   one varint: all n numbers (n = 0: only the mode and a varint 0)
  *              STREAM_BYTES   n bytes
- *              STREAM_SIZED   (n + 1) / 2 bytes of lengths, 4 bits each, 0 to 8, the low half first, an unused
- *                             half 0; then each number's bytes, little endian, without leading zeros
+ *              STREAM_BITS    a varint: the base, subtracted from all numbers; n bytes: the length of each number
+ *                             in bits, 0 to 64; then the bits below each number's highest, packed from the least
+ *                             significant bit of each byte upwards. Lengths have few values, which compress
+ *                             well; the rest is noise, which costs what it must.
  *   table    n rows of f fields: f streams of n, field by field
  *
  * CONTENT_META: varint n, b, s, p, l; b streams of n (fields of the bucket), then for each of s sources p
  *   streams (fields of its accounting) and l streams (lost, by reason). A reader takes the fields that it
  *   knows; missing ones are 0. Order: columns.c.
  * CONTENT_SAMPLES: varint buckets, tuples, rows; a stream of `buckets` (1: was damaged before it was packed);
- *   then for the distinct (series, stack, key, aux), ascending: four streams of `tuples`, and a stream with
- *   the number of rows of each, minus 1; then per row, by tuple and bucket: a stream of bucket numbers (the
+ *   then for the distinct (series, stack, key, aux), ascending: four streams of `tuples` (the stack as distance
+ *   from the one before in the same series, the key from the one before in the same series and stack), and a
+ *   stream with the number of rows of each, minus 1; then per row, by tuple and bucket: a stream of bucket numbers (the
  *   first of a tuple from 0, the next as distance from the one before, minus 1), and streams of count,
  *   value, max.
  * CONTENT_DICT: strings: a stream of n lengths, then the bytes; others: a table, fields as in dictionary.c.
@@ -85,7 +88,7 @@ enum blob_content {
 enum stream_mode {
 	STREAM_CONST = 0,
 	STREAM_BYTES = 1,
-	STREAM_SIZED = 2,
+	STREAM_BITS = 2,
 };
 #define STREAM_DELTA 0x10
 

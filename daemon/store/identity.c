@@ -15,7 +15,7 @@
 int identity_new(struct identity *ret)
 {
 	uint8_t random[16];
-	struct identity id = { .next_seq = 1 };
+	struct identity id = { .next_seq = 1, .reserved_seq = 1 };
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return negative_errno();
@@ -36,11 +36,12 @@ int identity_load(int directory_fd, struct identity *ret)
 		return r == -EFBIG ? -EBADMSG : r;
 	if (!b.data ||
 	    sscanf(b.data,
-		   "sysprofd-store %d\nuuid %32[0-9a-f]\nnext %" SCNu64 "\ntrusted %" SCNu64,
-		   &version, id.uuid, &id.next_seq, &id.trusted_wall_ns) != 4)
+		   "sysprofd-store %d\nuuid %32[0-9a-f]\nnext %" SCNu64 "\nreserved %" SCNu64
+		   "\ntrusted %" SCNu64,
+		   &version, id.uuid, &id.next_seq, &id.reserved_seq, &id.trusted_wall_ns) != 5)
 		return -EBADMSG;
 	if (version != STORE_VERSION || strlen(id.uuid) != STORE_UUID_MAX - 1 || id.next_seq == 0 ||
-	    id.next_seq > SEQ_MAX)
+	    id.next_seq > id.reserved_seq || id.reserved_seq > SEQ_MAX)
 		return -EBADMSG;
 	*ret = id;
 	return 0;
@@ -53,8 +54,9 @@ int identity_save(int directory_fd, const struct identity *id)
 	int n, r;
 
 	n = snprintf(text, sizeof(text),
-		     "sysprofd-store %d\nuuid %s\nnext %" PRIu64 "\ntrusted %" PRIu64 "\n",
-		     STORE_VERSION, id->uuid, id->next_seq, id->trusted_wall_ns);
+		     "sysprofd-store %d\nuuid %s\nnext %" PRIu64 "\nreserved %" PRIu64
+		     "\ntrusted %" PRIu64 "\n",
+		     STORE_VERSION, id->uuid, id->next_seq, id->reserved_seq, id->trusted_wall_ns);
 	fd = openat(directory_fd, NEW_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
 		    0600);
 	if (fd < 0)

@@ -66,6 +66,9 @@ struct store {
 
 /* ---- files.c ---- */
 
+/* Writes store.id; a failure is remembered and mended by maintenance. */
+void store_save_identity(struct store *s);
+
 /* Sizes of everything in the directory; forgets files that are gone. `add`: takes in day files not known. */
 int files_refresh(struct store *s, bool add);
 uint64_t store_bytes(const struct store *s);

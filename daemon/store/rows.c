@@ -113,10 +113,12 @@ static int open_span(const struct rows *rows, const struct row *row, struct span
 	return blob_open(blobs, content, key, n_key, rows->bytes.data + span.offset, span.len, ret);
 }
 
+#define USUAL_NS (10 * NSEC_PER_SEC)
+
 /* Evenly spread over the time that the row covers: good enough to say where something is missing. */
 static void guess_metas(const struct row *row, struct bucket_meta *metas)
 {
-	uint64_t step = (row->max_start - row->min_start) / MAX(row->n - 1, 1ULL);
+	uint64_t step = row->n > 1 ? (row->max_start - row->min_start) / (row->n - 1) : USUAL_NS;
 
 	memset(metas, 0, row->n * sizeof(*metas));
 	for (uint64_t i = 0; i < row->n; i++) {

@@ -2,8 +2,8 @@
 /*
  * The writer: opening a directory in whatever state it is, and appending buckets to the right file of it.
  *
- * Sequence numbers are reserved in store.id, a block at a time, so that none is ever given twice, whatever
- * happens to the day files. Buckets go to the last file if it is of their day, else a new file begins: ranges
+ * Sequence numbers have no gaps as long as files keep well, and are reserved in store.id, a block at a time, so
+ * that none is given twice even when the files that knew them are gone. Buckets go to the last file if it is of their day, else a new file begins: ranges
  * of sequence never overlap between files.
  */
 #include <fcntl.h>
@@ -14,20 +14,12 @@
 #include "base/clock.h"
 #include "store/private.h"
 
-/* About half a day of buckets for each write of store.id on their account. */
-#define SEQ_BLOCK 4096
-/* Buckets between two writes of store.id on account of the trusted time. */
+/* Buckets between two writes of store.id: an hour's. */
 #define SAVE_EVERY 360
 /* Surveying files at the start; the rest follows in store_maintain(). */
 #define OPEN_BUDGET_NS (5 * NSEC_PER_MSEC)
 #define APPEND_ATTEMPTS 6
 #define LIMIT_MIN (1ULL << 20)
-
-static void save_identity(struct store *s)
-{
-	s->identity_dirty = identity_save(s->directory_fd, &s->identity) < 0;
-	s->buckets_since_save = 0;
-}
 
 /* ---- statistics --------------------------------------------------------------------------------- */
 
@@ -116,15 +108,18 @@ static void survey_files(struct store *s, uint64_t until_mono_ns)
 	}
 }
 
-/* The next number is beyond all that were or may have been given. */
-static void reserve_sequence(struct store *s)
+/*
+ * The next number is beyond all that were given. The last file knows which that were; where it cannot tell, it
+ * is beyond all that may have been.
+ */
+static void reserve_sequence(struct store *s, bool lost)
 {
-	for (size_t i = 0; i < s->n_files; i++) {
-		s->next_seq = MAX(s->next_seq, s->files[i].first_seq + 1);
-		s->next_seq = MAX(s->next_seq, s->files[i].survey.max_seq + 1);
-	}
-	s->next_seq = MAX(s->next_seq, s->identity.next_seq);
-	s->identity.next_seq = s->next_seq + SEQ_BLOCK;
+	const struct day_file *last = s->n_files > 0 ? &s->files[s->n_files - 1] : NULL;
+	bool certain = last && last->surveyed && !last->foreign && !lost;
+
+	if (last)
+		s->next_seq = MAX(last->first_seq + !certain, last->survey.max_seq + 1);
+	s->next_seq = MAX(s->next_seq, certain ? s->identity.next_seq : s->identity.reserved_seq);
 }
 
 static int load_identity(struct store *s)
@@ -142,7 +137,7 @@ static int load_identity(struct store *s)
 int store_open(const struct store_options *o, struct store **ret)
 {
 	_cleanup_(store_close_p) struct store *s = new0(struct store, 1);
-	uint64_t start = mono_now_ns();
+	uint64_t start = mono_now_ns(), corrupt;
 	int r;
 
 	if (!s)
@@ -160,9 +155,10 @@ int store_open(const struct store_options *o, struct store **ret)
 		r = files_refresh(s, true);
 	if (r < 0)
 		return r;
+	corrupt = s->stats.corrupt_files;
 	survey_files(s, start + OPEN_BUDGET_NS);
-	reserve_sequence(s);
-	save_identity(s);
+	reserve_sequence(s, s->stats.corrupt_files > corrupt);
+	store_save_identity(s);
 	(void)!retention_keep_reserve(s);
 	(void)files_refresh(s, false);
 	set_state(s, 0);
@@ -175,8 +171,8 @@ struct store *store_close(struct store *s)
 {
 	if (!s)
 		return NULL;
-	if (s->directory_fd >= 0 && s->identity.next_seq > 0)
-		save_identity(s);
+	if (s->next_seq > 0)
+		store_save_identity(s);
 	check_forget(s);
 	day_free(s->current);
 	free(s->files);
@@ -290,12 +286,10 @@ static void note_append(struct store *s, const struct bucket_meta *m)
 		v->buckets++;
 	}
 	retention_note_clock(s, m);
-	if (s->next_seq >= s->identity.next_seq) {
-		s->identity.next_seq = s->next_seq + SEQ_BLOCK;
-		save_identity(s);
-	} else if (++s->buckets_since_save >= SAVE_EVERY || s->identity_dirty) {
-		save_identity(s);
-	}
+	s->buckets_since_save++;
+	if (s->next_seq >= s->identity.reserved_seq || s->buckets_since_save >= SAVE_EVERY ||
+	    s->identity_dirty)
+		store_save_identity(s);
 }
 
 /* Whether another attempt makes sense after this error. */
@@ -450,7 +444,7 @@ int store_maintain(struct store *s)
 	int r = files_refresh(s, false), error = r;
 
 	if (r >= 0 && s->identity_dirty)
-		save_identity(s);
+		store_save_identity(s);
 	/* A step that fails does not keep the others from being taken. */
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r <= 0; i++) {
 		r = steps[i](s);

@@ -58,11 +58,12 @@ static void scan(struct store_reader *r, enum profile_type type, uint64_t from, 
 		 const char *label)
 {
 	struct merge m = {};
-	uint64_t start = mono_now_ns();
+	uint64_t start = mono_now_ns(), cpu = cpu_now_ns();
 
 	must(store_reader_scan(r, type, from, until, NULL, merge_bucket, &m), "scan");
-	printf("  %-28s %8.2f ms  %9llu rows, %llu buckets\n", label, ms(mono_now_ns() - start),
-	       (unsigned long long)m.rows, (unsigned long long)m.buckets);
+	printf("  %-28s %8.2f ms, %.2f ms CPU  %9llu rows, %llu buckets\n", label,
+	       ms(mono_now_ns() - start), ms(cpu_now_ns() - cpu), (unsigned long long)m.rows,
+	       (unsigned long long)m.buckets);
 	free(m.value);
 }
 

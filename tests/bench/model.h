@@ -149,7 +149,7 @@ static inline void model_on_cpu(struct model *m, struct bucket *b)
 	struct columns *c = &b->columns[PROFILE_ON_CPU];
 
 	/* 19 Hz on 12 busy CPUs would be 2,280 ticks; a mostly idle host has 190. */
-	for (size_t i = 0; i < 190; i++) {
+	for (size_t i = 0; i < 152; i++) {
 		size_t t = model_choose(m, m->on_sum, MODEL_ON_CPU);
 		uint64_t us = (uint64_t)(52631 * (0.9 + 0.2 * model_uniform(m)));
 
