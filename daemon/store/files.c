@@ -220,7 +220,10 @@ static int visit(struct store *s, const char *name, uint64_t *other, bool add)
 		return 0;
 	}
 	f->bytes += (uint64_t)st.st_size;
-	f->seen |= streq(f->name, name);
+	if (streq(f->name, name)) {
+		f->seen = true;
+		f->main_bytes = (uint64_t)st.st_size;
+	}
 	return 0;
 }
 

@@ -20,6 +20,7 @@ struct day_file {
 	char name[DAY_NAME_MAX];
 	uint64_t day_ns, first_seq;
 	uint64_t bytes; /* with -wal and -shm */
+	uint64_t main_bytes; /* without */
 	bool surveyed; /* survey is true */
 	bool foreign; /* of a version that this program does not know */
 	bool seen; /* by the running files_refresh() */

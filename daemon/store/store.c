@@ -189,7 +189,7 @@ static bool current_fits(struct store *s, uint64_t day_ns)
 {
 	const struct day_file *f = file_current(s);
 
-	return f && f->day_ns == day_ns && f->bytes < store_file_limit(s) &&
+	return f && f->day_ns == day_ns && f->main_bytes < store_file_limit(s) &&
 	       !dictionary_is_full(&s->current->dictionary);
 }
 
@@ -214,7 +214,7 @@ static int reopen_last(struct store *s, uint64_t day_ns)
 	struct day_file *f = s->n_files > 0 ? &s->files[s->n_files - 1] : NULL;
 	int r;
 
-	if (!f || f->foreign || f->day_ns != day_ns || f->bytes >= store_file_limit(s))
+	if (!f || f->foreign || f->day_ns != day_ns || f->main_bytes >= store_file_limit(s))
 		return 1;
 	r = day_open(s->directory, f->name, s->options.max_bytes, &d);
 	if (r >= 0)

@@ -109,8 +109,11 @@ int main(int argc, char **argv)
 	char temporary[] = "/var/tmp/sysprofd-bench-XXXXXX", command[PATH_MAX];
 	const char *directory = argc > 1 ? argv[1] : mkdtemp(temporary);
 	uint64_t buckets = argc > 2 ? strtoull(argv[2], NULL, 10) : 8640;
-	struct store_options o = { .directory = directory, .max_bytes = 4ULL << 30, .repack_buckets = 60 };
-	uint64_t append_wall = 0, append_cpu = 0, maintain_wall = 0, maintain_cpu = 0, worst = 0, t, c;
+	struct store_options o = { .directory = directory,
+				   .max_bytes = 4ULL << 30,
+				   .repack_buckets = 60 };
+	uint64_t append_wall = 0, append_cpu = 0, maintain_wall = 0, maintain_cpu = 0, worst = 0, t,
+		 c;
 	struct store_stats st;
 	struct store *s;
 	struct model *m = malloc(sizeof(*m));
@@ -137,8 +140,8 @@ int main(int argc, char **argv)
 		maintain_wall += mono_now_ns() - t;
 	}
 	store_get_stats(s, &st);
-	printf("%llu buckets, %.2f MiB (the reserve is 2 of them)\n", (unsigned long long)st.buckets,
-	       (double)st.bytes / (1 << 20));
+	printf("%llu buckets, %.2f MiB (the reserve is 2 of them)\n",
+	       (unsigned long long)st.buckets, (double)st.bytes / (1 << 20));
 	printf("  append                       %8.3f ms CPU, %.3f ms, worst %.1f ms\n",
 	       ms(append_cpu) / buckets, ms(append_wall) / buckets, ms(worst));
 	printf("  maintenance per append       %8.3f ms CPU, %.3f ms\n", ms(maintain_cpu) / buckets,

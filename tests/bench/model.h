@@ -106,7 +106,8 @@ static inline uint32_t model_stack(struct model *m, struct dict *d, size_t i)
 			 n % 40 * 40503U, n % 40 * 97U, n % 40 * 7919U, n % 40);
 		b.build_id = model_ok(dict_string(d, text));
 		f.binary = model_ok(dict_binary(d, &b));
-		snprintf(text, sizeof(text), "model::part%u::function_%u(int, char const*)", n % 97, n);
+		snprintf(text, sizeof(text), "model::part%u::function_%u(int, char const*)", n % 97,
+			 n);
 		f.name = model_ok(dict_string(d, text));
 		f.offset = 0x1000 + n * 64ULL + n * n % 60;
 		stack = model_ok(dict_stack(d, stack, model_ok(dict_frame(d, &f))));
@@ -172,8 +173,7 @@ static inline void model_off_cpu(struct model *m, struct bucket *b)
 		uint32_t cause = OFF_BLOCKED + i % 2;
 
 		model_add(c, model_series(b->dict, t, false), 0, OFF_KEY(cause, 0, 1), 0,
-			  1 + model_random(m) % 300,
-			  (uint64_t)exp(model_uniform(m) * 9 + 6), 0);
+			  1 + model_random(m) % 300, (uint64_t)exp(model_uniform(m) * 9 + 6), 0);
 	}
 	for (size_t i = 0; i < 290; i++) {
 		size_t t = model_choose(m, m->off_sum, MODEL_OFF_CPU);
