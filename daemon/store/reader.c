@@ -325,8 +325,10 @@ static int walk_files(struct store_reader *r, struct walk *w)
 		if (!file_matters(&l, i, w))
 			continue;
 		e = get_view(r, l.files[i].name, &v);
-		/* Retention and the writer's own repair go on meanwhile; one bad file is not the end. */
-		if (e == -ENOENT || e == -EBADMSG || e == -ENODATA || e == -EPROTONOSUPPORT)
+		/* Retention and the writer's own repair go on meanwhile; one bad file is not the end. What it
+		 * held shows as missing numbers. */
+		if (e == -ENOENT || e == -EBADMSG || e == -ENODATA || e == -EPROTONOSUPPORT ||
+		    e == -EIO)
 			e = 0;
 		else if (e == 0)
 			e = walk_view(r, w, v);

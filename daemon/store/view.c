@@ -132,12 +132,14 @@ int view_open(const char *directory, const char *name, struct view **ret)
 	if (!day_name_parse(name, &v->day_ns, &v->first_seq))
 		return -EINVAL;
 	strcpy(v->name, name);
-	if (stat(path, &before) < 0)
+	if (lstat(path, &before) < 0)
 		return negative_errno();
+	if (!S_ISREG(before.st_mode))
+		return -ENOENT; /* a FIFO would keep us waiting */
 	r = connect_path(v, path);
 	if (r < 0)
 		return r;
-	if (stat(path, &after) < 0)
+	if (lstat(path, &after) < 0)
 		return negative_errno();
 	if (before.st_ino != after.st_ino || before.st_dev != after.st_dev)
 		return -ENOENT;
