@@ -466,7 +466,11 @@ struct collector *collector_free(struct collector *c)
 
 void collector_source_state(const struct collector *c, enum source s, struct source_state *ret)
 {
-	*ret = c->sources[s].state;
+	const struct source_run *run = &c->sources[s];
+
+	*ret = run->state;
+	if (run->on && *run->failure)
+		snprintf(ret->text, sizeof(ret->text), "running; %s", run->failure);
 }
 
 int collector_poll(struct collector *c)

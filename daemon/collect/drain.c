@@ -130,6 +130,7 @@ static void drain_misses(struct collector *c, struct slice *s)
 	}
 }
 
+/* What a failed drain left in the map comes with the set's next window, and counts as seen there. */
 void slice_balance(struct slice *s, enum source source, uint64_t drained)
 {
 	struct account *a = &s->source[source].sum;
@@ -157,11 +158,11 @@ static void wait_for_grace(struct collector *c)
 /* A source that failed goes on; what it could not give is booked as lost, and status shows why. */
 static void note_failure(struct collector *c, enum source i, const char *what, int r)
 {
-	struct source_state *state = &c->sources[i].state;
+	struct source_run *run = &c->sources[i];
 
 	if (r < 0)
-		snprintf(state->text, sizeof(state->text),
-			 "running; the last window's %s failed: %s", what, strerror(-r));
+		snprintf(run->failure, sizeof(run->failure), "the last window's %s failed: %s",
+			 what, strerror(-r));
 }
 
 static void drain_sources(struct collector *c, unsigned set, struct slice *s)
@@ -193,15 +194,20 @@ static uint32_t count_online(void)
 	return cpu_set_count(&online);
 }
 
-/* A failure half way still closes the window: the programs and the daemon agree on which one is open. */
+/*
+ * Once the window is flipped the slice is handed out whatever fails: what is missing of it is booked as lost,
+ * and the programs and the daemon agree on which window is open.
+ */
 int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
 {
-	_cleanup_(slice_free_p) struct slice *s = new0(struct slice, 1);
+	struct slice *s = new0(struct slice, 1);
 	unsigned set = c->window & 1;
-	int r, k;
+	int r;
 
 	if (!s)
 		return -ENOMEM;
+	for (int i = 0; i < SOURCE_N; i++)
+		c->sources[i].failure[0] = 0;
 	s->window = c->window;
 	s->mono_start_ns = c->window_mono_ns;
 	s->cpus_online = count_online();
@@ -209,15 +215,14 @@ int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
 	__atomic_store_n(&c->skel->bss->window, c->window + 1, __ATOMIC_RELEASE);
 	s->mono_end_ns = c->window_mono_ns = mono_now_ns();
 	wait_for_grace(c);
-	r = ring_consume(c);
+	/* Stacks that could not be read are missed by their counts. */
+	(void)ring_consume(c);
 	ring_take(c, s);
-	k = drain_accounts(c, set, s);
+	r = drain_accounts(c, set, s);
+	for (int i = 0; i < SOURCE_N; i++)
+		note_failure(c, i, "accounting", r);
 	drain_sources(c, set, s);
 	drain_misses(c, s);
-	if (r == 0)
-		r = k;
-	if (r < 0)
-		return r;
-	*ret = TAKE_PTR(s);
+	*ret = s;
 	return 0;
 }

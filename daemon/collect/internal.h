@@ -47,6 +47,7 @@ struct source_run {
 	bool on; /* enabled and not switched off */
 	unsigned attempt;
 	struct source_state state;
+	char failure[96]; /* of the last window, or "" */
 	void *priv;
 };
 
