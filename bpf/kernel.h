@@ -50,14 +50,6 @@ struct task_struct___state {
 	long state;
 };
 
-/* 6.4: task storage allocates from its own caches, 6.19: without taking locks. */
-struct bpf_local_storage_map___ma {
-	bool bpf_ma;
-};
-struct bpf_local_storage_map___nolock {
-	bool use_kmalloc_nolock;
-};
-
 struct seq_file;
 
 struct bpf_iter_meta {

@@ -166,5 +166,5 @@ int BPF_PROG(syscall_thread_exit, struct task_struct *task)
 SEC("tp/sched/sched_process_exit")
 int syscall_thread_exit_classic(void *ctx)
 {
-	return call_ends_thread(bpf_get_current_task_btf());
+	return HAVE_CURRENT_BTF ? call_ends_thread(bpf_get_current_task_btf()) : 0;
 }

@@ -214,6 +214,7 @@ int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
 	before_swap(c, bucket_end, s);
 	__atomic_store_n(&c->skel->bss->window, c->window + 1, __ATOMIC_RELEASE);
 	s->mono_end_ns = c->window_mono_ns = mono_now_ns();
+	hooks_hold_cpu(c, true);
 	wait_for_grace(c);
 	/* Stacks that could not be read are missed by their counts. */
 	(void)ring_consume(c);
@@ -222,6 +223,7 @@ int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
 	for (int i = 0; i < SOURCE_N; i++)
 		note_failure(c, i, "accounting", r);
 	drain_sources(c, set, s);
+	hooks_hold_cpu(c, false);
 	drain_misses(c, s);
 	*ret = s;
 	return 0;

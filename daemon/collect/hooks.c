@@ -7,6 +7,7 @@
  * needs, and whoever comes first attaches.
  */
 #include <bpf/btf.h>
+#include <sched.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -70,6 +71,13 @@ static bool sys_exit_is_preemptible(const struct btf *btf)
 	return may_sleep_on(btf, "sys_exit") && !may_sleep_on(btf, "sched_switch");
 }
 
+/* Task storage whose allocations are fit for a context switch: from caches of its own (6.4), or without locks. */
+static bool task_storage_is_fit(const struct btf *btf)
+{
+	return struct_has(btf, "bpf_local_storage_map", "bpf_ma") ||
+	       btf__find_by_name_kind(btf, "bpf_map_kmalloc_nolock", BTF_KIND_FUNC) > 0;
+}
+
 /*
  * The name that the function bears as a symbol: compilers add suffixes (".isra.0" since 6.1). Empty where there
  * are no kprobes.
@@ -110,9 +118,7 @@ int hooks_probe(struct collector *c)
 	btf = btf__load_vmlinux_btf();
 	if (!btf)
 		return negative_errno();
-	/* Task storage where its allocations are fit for a context switch: 6.4, and another way from 6.19 on. */
-	h->task_storage = struct_has(btf, "bpf_local_storage_map", "bpf_ma") ||
-			  struct_has(btf, "bpf_local_storage_map", "use_kmalloc_nolock");
+	h->task_storage = task_storage_is_fit(btf);
 	h->prev_state = tracepoint_args(btf, "sched_switch") >= 4;
 	h->sched_exit = tracepoint_args(btf, "sched_exit_tp") >= 1;
 	h->classic = c->o.force_classic || sys_exit_is_preemptible(btf);
@@ -239,4 +245,18 @@ int hooks_attach_sys_exit(struct collector *c)
 		c->hooks.no_tracefs = true;
 	}
 	return attach_once(skel->progs.syscall_exit, &skel->links.syscall_exit);
+}
+
+/*
+ * A classic tracepoint's program is skipped while any thread is inside bpf(2) on its CPU, which matters when
+ * that thread has been preempted there. So that we are not the one, drains run at real-time priority then, for
+ * the few milliseconds that they last. Without the right to, what is skipped is counted as LOSS_RECURSION.
+ */
+void hooks_hold_cpu(const struct collector *c, bool hold)
+{
+	const struct sched_param rt = { .sched_priority = 1 }, normal = {};
+
+	if (c->skel->links.syscall_exit_classic)
+		sched_setscheduler(0, (hold ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK,
+				   hold ? &rt : &normal);
 }

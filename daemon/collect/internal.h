@@ -142,6 +142,8 @@ int hooks_attach_switch(struct collector *c);
 int hooks_attach_resume(struct collector *c, enum resume_hook hook);
 int hooks_use_sys_exit(struct collector *c);
 int hooks_attach_sys_exit(struct collector *c);
+/* Around use of maps: keeps this thread from being preempted inside bpf(2), where that loses calls. */
+void hooks_hold_cpu(const struct collector *c, bool hold);
 
 /* ---- ring.c --------------------------------------------------------------------------------------- */
 

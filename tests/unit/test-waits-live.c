@@ -367,7 +367,8 @@ static void test_unbiased(void **state)
 		      deviation / 1e6, sum.events, sum.waits);
 	assert_true(fabs((double)sum.sampled - sum.blocked - sum.run_queue - sum.preempted) <
 		    4 * deviation);
-	assert_in_range(sum.blocked + sum.run_queue + sum.preempted, *slept * 97 / 100, *slept * 103 / 100);
+	/* Each stamp is some 10 us early, on a busy host more. */
+	assert_in_range(sum.blocked + sum.run_queue + sum.preempted, *slept * 80 / 100, *slept * 103 / 100);
 	assert_in_range(sum.waits, 1500, 1600);
 	munmap(slept, sizeof(*slept));
 }
