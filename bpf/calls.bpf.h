@@ -13,7 +13,8 @@ const volatile bool futex_enabled = false;
 
 #define HAVE_CURRENT_BTF /* 5.11: the current task as a trusted pointer */ \
 	bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)
-#define HAVE_TASK_REGS /* 5.15 */ bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)
+#define HAVE_TASK_REGS /* 5.15 */ \
+	bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)
 
 /* The thread that made the call which just returned. */
 struct caller {
@@ -65,7 +66,8 @@ static __always_inline int regs_nr(struct pt_regs *regs)
 	return regs->orig_ax;
 }
 
-static __always_inline void call_args_of(struct task_struct *task, bool compat, struct call_args *ret)
+static __always_inline void call_args_of(struct task_struct *task, bool compat,
+					 struct call_args *ret)
 {
 	struct pt_regs *r = current_regs(task);
 
@@ -148,7 +150,8 @@ static __always_inline int regs_nr(struct pt_regs *regs)
 	return regs->syscallno;
 }
 
-static __always_inline void call_args_of(struct task_struct *task, bool compat, struct call_args *ret)
+static __always_inline void call_args_of(struct task_struct *task, bool compat,
+					 struct call_args *ret)
 {
 	struct pt_regs *r = current_regs(task);
 
@@ -205,7 +208,8 @@ static __always_inline bool call_was_exec(struct task_struct *task, long ret)
 {
 	struct pt_regs *r = current_regs(task);
 
-	return !ret && !BPF_CORE_READ(r, regs[8]) && !BPF_CORE_READ(r, regs[29]) && !BPF_CORE_READ(r, regs[30]);
+	return !ret && !BPF_CORE_READ(r, regs[8]) && !BPF_CORE_READ(r, regs[29]) &&
+	       !BPF_CORE_READ(r, regs[30]);
 }
 #define NR_EXECVE(compat) ((compat) ? 11 : 221)
 

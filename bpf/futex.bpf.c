@@ -9,7 +9,8 @@
  */
 #pragma once
 
-#define FUTEX_CMD(op) ((op) & ~(128U | 256U)) /* without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME */
+#define FUTEX_CMD(op) \
+	((op) & ~(128U | 256U)) /* without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME */
 #define FUTEX_OP_LOCK_PI 6
 #define FUTEX_OP_WAIT_REQUEUE_PI 11
 #define FUTEX_OP_LOCK_PI2 13
@@ -44,7 +45,8 @@ struct futex_waiter {
 };
 
 /* What the call waited for, from its arguments. */
-static __always_inline void futex_describe(struct futex_key *key, const struct call_args *args, int nr)
+static __always_inline void futex_describe(struct futex_key *key, const struct call_args *args,
+					   int nr)
 {
 	struct futex_waiter first = {};
 	u32 op = args->arg[1], cmd = FUTEX_CMD(op);
@@ -67,7 +69,7 @@ static __always_inline void futex_describe(struct futex_key *key, const struct c
 }
 
 /* One writer per key: the thread itself. */
-static __always_inline long futex_add(void *map, struct futex_key *key, u64 ns)
+static __always_inline int futex_add(void *map, struct futex_key *key, u64 ns)
 {
 	struct futex_value first = { .waits = 1, .ns = ns, .max_ns = ns };
 	struct futex_value *v = bpf_map_lookup_elem(map, key);
@@ -106,8 +108,8 @@ static __always_inline u64 futex_stack(u32 w, struct account *a, struct task_str
 }
 
 /* A futex call of the current thread returns. */
-static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who, int nr,
-					  long ret)
+static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,
+					  int nr, long ret)
 {
 	struct task_state *t = task_state_of(task, who->tid, false);
 	struct futex_key key = {
@@ -119,7 +121,7 @@ static __always_inline void futex_returns(u32 w, struct task_struct *task, const
 	struct call_args args;
 	struct account *a;
 	u64 ns;
-	long r;
+	int r;
 
 	if (!t || !t->futex_n)
 		return;

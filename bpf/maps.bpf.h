@@ -85,8 +85,11 @@ static __always_inline struct account *account_of(u32 w, enum source source)
 	return bpf_map_lookup_elem(&accounts, &index);
 }
 
-/* Books a refused count map update: `r` is the helper's result. */
-static __always_inline void account_refused(struct account *a, long r)
+/*
+ * Books a refused count map update: `r` is the helper's result. It must pass through an int: below 6.4 map
+ * helpers leave the upper half of the register at 0, and -E2BIG would not compare equal.
+ */
+static __always_inline void account_refused(struct account *a, int r)
 {
 	if (r == -7 /* E2BIG */)
 		a->lost[LOSS_COUNT_FULL]++;

@@ -112,7 +112,7 @@ struct {
 } resume_notes SEC(".maps");
 
 /* One writer per key: the thread itself. */
-static __always_inline long wait_add(void *map, struct off_cpu_key *key, u64 events_q8, u64 ns)
+static __always_inline int wait_add(void *map, struct off_cpu_key *key, u64 events_q8, u64 ns)
 {
 	struct off_cpu_value first = { .samples = 1, .events_q8 = events_q8, .ns = ns };
 	struct off_cpu_value *v = bpf_map_lookup_elem(map, key);
@@ -125,10 +125,11 @@ static __always_inline long wait_add(void *map, struct off_cpu_key *key, u64 eve
 	return 0;
 }
 
-static __always_inline void wait_count(u32 w, struct account *a, struct off_cpu_key *key, u64 events_q8, u64 ns)
+static __always_inline void wait_count(u32 w, struct account *a, struct off_cpu_key *key,
+				       u64 events_q8, u64 ns)
 {
-	long r = w & 1 ? wait_add(&off_cpu_b, key, events_q8, ns) :
-			 wait_add(&off_cpu_a, key, events_q8, ns);
+	int r = w & 1 ? wait_add(&off_cpu_b, key, events_q8, ns)
+		      : wait_add(&off_cpu_a, key, events_q8, ns);
 
 	a->seen++;
 	if (r)
@@ -167,8 +168,8 @@ static __always_inline void wait_store(u32 w, struct account *a, struct off_cpu_
 }
 
 /* The stack of the current thread, which just resumed. `ctx` is the context of a tracing program. */
-static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a, struct task_struct *task,
-					const struct off_cpu_key *key)
+static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
+					struct task_struct *task, const struct off_cpu_key *key)
 {
 	struct scratch *s;
 	int slot;
@@ -436,8 +437,8 @@ static __always_inline void split_returns(struct task_struct *task, u32 tid)
 
 /* ---- the switch ------------------------------------------------------------------------------------ */
 
-static __always_inline void wait_begins(struct task_struct *task, struct task_state *t, u32 cause, u32 state,
-					int nr, u64 now)
+static __always_inline void wait_begins(struct task_struct *task, struct task_state *t, u32 cause,
+					u32 state, int nr, u64 now)
 {
 	u64 threshold = threshold_ns;
 
@@ -472,7 +473,8 @@ static __always_inline void switch_out(struct task_struct *task, bool preempt, u
 	}
 	nr = task_nr(task);
 	if (preempt || !state)
-		cause = !preempt && nr_is_yield(nr, task_is_compat(task)) ? OFF_RUN_QUEUE : OFF_PREEMPTED;
+		cause = !preempt && nr_is_yield(nr, task_is_compat(task)) ? OFF_RUN_QUEUE
+									  : OFF_PREEMPTED;
 	state_change(t);
 	delay = task->sched_info.run_delay;
 	if (t->cause == OFF_BLOCKED)
@@ -586,7 +588,8 @@ static __always_inline bool state_snapshot(struct task_state *t, struct task_sta
 }
 
 /* A thread that has not been switched since we came: its wait counts from now. */
-static __always_inline void state_adopt_wait(struct task_struct *task, struct task_state *t, u64 now)
+static __always_inline void state_adopt_wait(struct task_struct *task, struct task_state *t,
+					     u64 now)
 {
 	u64 switches = task->nvcsw + task->nivcsw;
 	u32 state = run_state(task);

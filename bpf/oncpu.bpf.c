@@ -101,11 +101,11 @@ static __always_inline u64 tick_stack(void *ctx, const struct tick_regs *regs,
 }
 
 /* Idle tasks share tid 0, so an entry may have a writer on each CPU. */
-static __always_inline long tick_count(void *map, struct on_cpu_key *key, u64 ns)
+static __always_inline int tick_count(void *map, struct on_cpu_key *key, u64 ns)
 {
 	struct on_cpu_value first = { .samples = 1, .ns = ns };
 	struct on_cpu_value *v = bpf_map_lookup_elem(map, key);
-	long r;
+	int r;
 
 	if (!v) {
 		r = bpf_map_update_elem(map, key, &first, BPF_NOEXIST);
@@ -137,7 +137,7 @@ int oncpu_tick(struct perf_context *ctx)
 		.compat = REGS_IN_COMPAT(ctx->regs),
 	};
 	struct tick t;
-	long r;
+	int r;
 
 	if (!a || !c)
 		return 0;

@@ -25,10 +25,10 @@ struct {
 } call_caches SEC(".maps");
 
 /* Threads on several CPUs add to one entry. */
-static __always_inline long calls_add(void *map, const struct syscall_key *key, u64 calls)
+static __always_inline int calls_add(void *map, const struct syscall_key *key, u64 calls)
 {
 	u64 *v = bpf_map_lookup_elem(map, key);
-	long r;
+	int r;
 
 	if (!v) {
 		r = bpf_map_update_elem(map, key, &calls, BPF_NOEXIST);
@@ -47,7 +47,7 @@ static __always_inline void call_evict(u32 w, const struct call_line *line)
 	struct syscall_key key = line->key;
 	u64 calls = line->calls;
 	struct account *a;
-	long r;
+	int r;
 
 	r = w & 1 ? calls_add(&syscalls_b, &key, calls) : calls_add(&syscalls_a, &key, calls);
 	if (!r)
@@ -59,7 +59,8 @@ static __always_inline void call_evict(u32 w, const struct call_line *line)
 
 static __always_inline void call_count(u32 w, const struct caller *who, u32 call)
 {
-	u32 set = w & 1, i = (who->tgid * 0x9e3779b1U + call * 0x85ebca6bU) >> (32 - CALL_LINES_BITS);
+	u32 set = w & 1,
+	    i = (who->tgid * 0x9e3779b1U + call * 0x85ebca6bU) >> (32 - CALL_LINES_BITS);
 	struct call_cache *c = bpf_map_lookup_elem(&call_caches, &set);
 	struct call_line *line;
 
@@ -67,7 +68,8 @@ static __always_inline void call_count(u32 w, const struct caller *who, u32 call
 		return;
 	c->seen++;
 	line = &c->lines[i & (CALL_LINES - 1)];
-	if (line->key.call == call && line->key.tgid == who->tgid && line->key.start == who->start) {
+	if (line->key.call == call && line->key.tgid == who->tgid &&
+	    line->key.start == who->start) {
 		line->calls++;
 		return;
 	}

@@ -17,7 +17,8 @@ struct task_state {
 	u64 run_queue_ns; /* run-queue delay inside off_ns, up to that switch-out */
 	u64 off_ns, off_n; /* ended waits that began blocked */
 	u64 preempted_ns, preempted_n; /* ended waits that began runnable */
-	u64 yield_ns, yield_n; /* the part of them that was asked for, and the wait for the first turn */
+	u64 yield_ns,
+		yield_n; /* the part of them that was asked for, and the wait for the first turn */
 	u64 reported_ns; /* weighted, of the wait that began at reported_stamp: told already */
 	u64 reported_stamp;
 	u64 futex_ns; /* blocked so far in the futex call in progress, */
@@ -55,7 +56,8 @@ static const struct task_state task_state_zero;
  * bpf_get_current_task_btf()), `tid` its id. With `create` NULL means that there was no room: count
  * LOSS_STATE_FULL.
  */
-static __always_inline struct task_state *task_state_of(struct task_struct *task, u32 tid, bool create)
+static __always_inline struct task_state *task_state_of(struct task_struct *task, u32 tid,
+							bool create)
 {
 	struct task_state *t;
 

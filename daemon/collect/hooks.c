@@ -54,7 +54,8 @@ static bool may_sleep_on(const struct btf *btf, const char *tracepoint)
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_TRACE_RAW_TP,
-		    .attach_btf_id = tracepoint_type(btf, tracepoint), .prog_flags = BPF_F_SLEEPABLE);
+		    .attach_btf_id = tracepoint_type(btf, tracepoint),
+		    .prog_flags = BPF_F_SLEEPABLE);
 	_cleanup_close_ int fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "sysprofd_trial", "GPL",
 					       nothing, ARRAY_SIZE(nothing), &opts);
 
@@ -194,8 +195,7 @@ static int attach_once(struct bpf_program *p, struct bpf_link **link)
 
 int hooks_attach_switch(struct collector *c)
 {
-	return attach_once(c->skel->progs.offcpu_sched_switch,
-			   &c->skel->links.offcpu_sched_switch);
+	return attach_once(c->skel->progs.offcpu_sched_switch, &c->skel->links.offcpu_sched_switch);
 }
 
 int hooks_attach_resume(struct collector *c, enum resume_hook hook)
@@ -206,9 +206,8 @@ int hooks_attach_resume(struct collector *c, enum resume_hook hook)
 	case RESUME_SCHED_EXIT:
 		return attach_once(skel->progs.offcpu_sched_exit, &skel->links.offcpu_sched_exit);
 	case RESUME_KPROBE:
-		skel->links.offcpu_finish_task_switch =
-			bpf_program__attach_kprobe(skel->progs.offcpu_finish_task_switch, false,
-						   c->hooks.finish_task_switch);
+		skel->links.offcpu_finish_task_switch = bpf_program__attach_kprobe(
+			skel->progs.offcpu_finish_task_switch, false, c->hooks.finish_task_switch);
 		return skel->links.offcpu_finish_task_switch ? 0 : negative_errno();
 	case RESUME_SPLIT:
 		return hooks_attach_sys_exit(c);

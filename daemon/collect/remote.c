@@ -333,8 +333,8 @@ static void wait_until(struct remote_reader *r, const struct batch *b, uint64_t 
 			return;
 }
 
-int remote_reader_run(struct remote_reader *r, struct remote_stack *stacks, size_t n, uint64_t timeout_ns,
-		      size_t *ret_done)
+int remote_reader_run(struct remote_reader *r, struct remote_stack *stacks, size_t n,
+		      uint64_t timeout_ns, size_t *ret_done)
 {
 	struct batch *b;
 	size_t done;

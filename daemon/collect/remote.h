@@ -36,5 +36,5 @@ DEFINE_CLEANUP(struct remote_reader *, remote_reader_free)
  * Reads for at most timeout_ns. *ret_done stacks from the front have a result, to which the caller then owns
  * the ips. -EBUSY while an earlier reading hangs.
  */
-int remote_reader_run(struct remote_reader *r, struct remote_stack *stacks, size_t n, uint64_t timeout_ns,
-		      size_t *ret_done);
+int remote_reader_run(struct remote_reader *r, struct remote_stack *stacks, size_t n,
+		      uint64_t timeout_ns, size_t *ret_done);

@@ -135,8 +135,9 @@ static int attach_thread_exit(struct collector *c)
 {
 	struct sysprofd_bpf *skel = c->skel;
 	bool classic = skel->links.syscall_exit_classic;
-	struct bpf_link *link = bpf_program__attach(classic ? skel->progs.syscall_thread_exit_classic :
-							      skel->progs.syscall_thread_exit);
+	struct bpf_link *link =
+		bpf_program__attach(classic ? skel->progs.syscall_thread_exit_classic
+					    : skel->progs.syscall_thread_exit);
 
 	if (!link)
 		return negative_errno();
@@ -160,7 +161,8 @@ static int syscalls_attach(struct collector *c)
 		 c->skel->links.syscall_exit_classic ? "tracepoint" : "tp_btf");
 	if (c->hooks.no_tracefs)
 		snprintf(state->text, sizeof(state->text),
-			 "running (tracefs is not mounted: calls may be lost, counted as recursion)");
+			 "running (tracefs is not mounted: calls may be lost, counted as "
+			 "recursion)");
 	return 0;
 }
 

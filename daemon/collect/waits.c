@@ -17,8 +17,9 @@
 #include "collect/threads.h"
 
 #define READ_BYTES 65536
-#define MAX_RECORD \
-	(sizeof(struct thread_record) + sizeof(struct wait_record) + MAX_KERNEL_FRAMES * sizeof(uint64_t))
+#define MAX_RECORD                                                   \
+	(sizeof(struct thread_record) + sizeof(struct wait_record) + \
+	 MAX_KERNEL_FRAMES * sizeof(uint64_t))
 #define REMOTE_TIMEOUT_NS (100 * NSEC_PER_MSEC)
 #define MAX_STACKED_WAITS 65536 /* in progress at one bucket's end; those beyond lose their stack */
 #define THRESHOLD_NS (10 * NSEC_PER_MSEC)
@@ -91,8 +92,8 @@ static bool waits_record(struct collector *c, uint32_t type, const void *data, s
 	return true;
 }
 
-static int keep_open_wait(struct waits *w, const struct thread_record *rec, const struct wait_record *wait,
-			  const uint64_t *ips)
+static int keep_open_wait(struct waits *w, const struct thread_record *rec,
+			  const struct wait_record *wait, const uint64_t *ips)
 {
 	bool shed = w->n_open >= MAX_STACKED_WAITS;
 	uint32_t nr_kernel = shed ? 0 : wait->nr_kernel;
@@ -131,8 +132,8 @@ static int keep_open_wait(struct waits *w, const struct thread_record *rec, cons
 
 /* ---- reading an iterator --------------------------------------------------------------------------- */
 
-typedef int (*reading_fn)(struct waits *w, const struct thread_record *rec, const struct wait_record *wait,
-			  const uint64_t *ips);
+typedef int (*reading_fn)(struct waits *w, const struct thread_record *rec,
+			  const struct wait_record *wait, const uint64_t *ips);
 
 /* One record at the front of `size` bytes; the bytes it takes, 0 when it is not complete yet. */
 static int take_record(struct waits *w, const char *data, size_t size, reading_fn each)
@@ -164,7 +165,8 @@ static int take_record(struct waits *w, const char *data, size_t size, reading_f
 	return r < 0 ? r : (int)used;
 }
 
-static int take_records(struct waits *w, const char *data, size_t size, reading_fn each, size_t *ret_used)
+static int take_records(struct waits *w, const char *data, size_t size, reading_fn each,
+			size_t *ret_used)
 {
 	size_t used = 0;
 
@@ -210,8 +212,8 @@ static int run_iterator(struct waits *w, struct bpf_link *link, reading_fn each)
 	}
 }
 
-static int on_thread(struct waits *w, const struct thread_record *rec, const struct wait_record *wait,
-		     const uint64_t *ips)
+static int on_thread(struct waits *w, const struct thread_record *rec,
+		     const struct wait_record *wait, const uint64_t *ips)
 {
 	struct thread *th = thread_get(&w->threads, rec);
 	int r;
@@ -340,7 +342,8 @@ struct drain {
 	uint64_t samples;
 };
 
-static int add_row(struct slice *s, const struct off_cpu_key *key, const struct off_cpu_value *value)
+static int add_row(struct slice *s, const struct off_cpu_key *key,
+		   const struct off_cpu_value *value)
 {
 	int r = ARRAY_GROW(s->off_cpu, s->cap_off_cpu, s->n_off_cpu + 1);
 
@@ -376,7 +379,8 @@ static int add_told(struct waits *w, struct slice *s)
 	return 0;
 }
 
-static bool same_stack(const struct slice *s, const struct slice_stack *a, const struct slice_stack *b)
+static bool same_stack(const struct slice *s, const struct slice_stack *a,
+		       const struct slice_stack *b)
 {
 	return a->tgid == b->tgid && a->start == b->start && a->nr_kernel == b->nr_kernel &&
 	       a->nr_user == b->nr_user && a->walk_end == b->walk_end &&
@@ -392,7 +396,8 @@ static bool number_is(const void *ctx, uint32_t number, const void *key)
 }
 
 /* Appends the frames of a wait in progress and describes them in *ret, which has no id yet. */
-static int append_frames(struct waits *w, struct slice *s, const struct open_wait *o, struct slice_stack *ret)
+static int append_frames(struct waits *w, struct slice *s, const struct open_wait *o,
+			 struct slice_stack *ret)
 {
 	const struct thread *th = thread_of(w, o);
 	bool known = th && th->stack && th->stack_confirmed && th->stack_since_ns == o->since_ns;
@@ -408,7 +413,9 @@ static int append_frames(struct waits *w, struct slice *s, const struct open_wai
 		.tgid = o->key.tgid,
 		.nr_kernel = o->nr_kernel,
 		.nr_user = nr_user,
-		.walk_end = known ? th->stack_end : o->word ? WALK_PENDING : WALK_NONE,
+		.walk_end = known     ? th->stack_end
+			    : o->word ? WALK_PENDING
+				      : WALK_NONE,
 		.source = SOURCE_OFF_CPU,
 		.first_ip = s->n_ips,
 	};
@@ -418,7 +425,8 @@ static int append_frames(struct waits *w, struct slice *s, const struct open_wai
 	return 0;
 }
 
-static uint64_t stack_hash(const struct collector *c, const struct slice *s, const struct slice_stack *k)
+static uint64_t stack_hash(const struct collector *c, const struct slice *s,
+			   const struct slice_stack *k)
 {
 	const uint64_t head[] = { k->start, k->tgid, k->nr_kernel, k->nr_user, k->walk_end };
 	uint64_t seed = XXH3_64bits_withSeed(head, sizeof(head), c->skel->rodata->hash_seed), id;
@@ -432,8 +440,8 @@ static uint64_t stack_hash(const struct collector *c, const struct slice *s, con
  * The id of a wait's stack, which joins the slice's. `numbers` holds those that came this way; the ids are of
  * another hash than the kernel's, so the same stack may be there under both.
  */
-static int add_stack(struct collector *c, struct slice *s, struct index *numbers, const struct open_wait *o,
-		     uint64_t *ret_id)
+static int add_stack(struct collector *c, struct slice *s, struct index *numbers,
+		     const struct open_wait *o, uint64_t *ret_id)
 {
 	struct slice_stack k;
 	uint32_t number;
@@ -497,7 +505,8 @@ static void adapt_threshold(struct collector *c, const struct slice *s)
 {
 	const struct account *a = &s->source[SOURCE_OFF_CPU].sum;
 	double seconds = (double)(s->mono_end_ns - s->mono_start_ns) / NSEC_PER_SEC;
-	double limit = seconds * MAX(s->cpus_online, 1U) * (c->o.walks_per_second ?: WALKS_PER_SECOND);
+	double limit = seconds * MAX(s->cpus_online, 1U) *
+		       (c->o.walks_per_second ?: WALKS_PER_SECOND);
 	uint64_t least = c->o.off_cpu_threshold_ns ?: THRESHOLD_NS;
 	uint64_t most = MAX(c->o.off_cpu_threshold_max_ns, least);
 	struct waits *w = waits_of(c);

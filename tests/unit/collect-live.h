@@ -99,8 +99,11 @@ static inline void *shared_memory(size_t size)
 static inline void assert_conserved(const struct slice *s, enum source source)
 {
 	static const bool weight_kept[LOSS_N] = {
-		[LOSS_SCRATCH_BUSY] = true, [LOSS_STACK_RING_FULL] = true, [LOSS_STACK_COLLISION] = true,
-		[LOSS_STACK_MISSING] = true, [LOSS_SHED] = true,
+		[LOSS_SCRATCH_BUSY] = true,
+		[LOSS_STACK_RING_FULL] = true,
+		[LOSS_STACK_COLLISION] = true,
+		[LOSS_STACK_MISSING] = true,
+		[LOSS_SHED] = true,
 	};
 	const struct account *a = &s->source[source].sum;
 	uint64_t sum = a->stored + a->idle;
@@ -121,8 +124,8 @@ static inline const struct slice_stack *find_stack(const struct slice *s, uint64
 }
 
 /* Whether a user frame of the stack lies in the `size` bytes from `function` on. */
-static inline bool stack_has(const struct slice *s, const struct slice_stack *k, const void *function,
-			     size_t size)
+static inline bool stack_has(const struct slice *s, const struct slice_stack *k,
+			     const void *function, size_t size)
 {
 	for (unsigned i = k->nr_kernel; i < (unsigned)k->nr_kernel + k->nr_user; i++)
 		if (s->ips[k->first_ip + i] - (uint64_t)function < size)

@@ -55,16 +55,18 @@ static long futex(uint32_t *word, int op, uint32_t value, const struct timespec 
 	return syscall(SYS_futex, word, op, value, t, NULL, value3) < 0 ? -errno : 0;
 }
 
-static uint64_t waits(const struct slice *s, pid_t tgid, const void *address, int class, int outcome,
-		      struct futex_value *ret)
+static uint64_t waits(const struct slice *s, pid_t tgid, const void *address, int class,
+		      int outcome, struct futex_value *ret)
 {
 	struct futex_value sum = {};
 
 	for (size_t i = 0; i < s->n_futex; i++) {
 		const struct slice_futex *f = &s->futex[i];
 
-		if ((pid_t)f->key.tgid != tgid || (address && f->key.address != (uint64_t)address) ||
-		    (class && f->key.futex_class != class) || (outcome && f->key.outcome != outcome))
+		if ((pid_t)f->key.tgid != tgid ||
+		    (address && f->key.address != (uint64_t)address) ||
+		    (class && f->key.futex_class != class) ||
+		    (outcome && f->key.outcome != outcome))
 			continue;
 		sum.waits += f->value.waits;
 		sum.ns += f->value.ns;
@@ -162,7 +164,8 @@ static void test_outcomes(void **state)
 	assert_in_range(v.ns, 5 * (WAIT_MS - 1) * NSEC_PER_MSEC, t->wait_ns);
 	assert_in_range(v.max_ns, (WAIT_MS - 1) * NSEC_PER_MSEC, v.ns / 2);
 	assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAIT, FUTEX_INTERRUPTED, NULL), 1);
-	assert_int_equal(waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL), 1);
+	assert_int_equal(waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL),
+			 1);
 	assert_int_equal(flags_of(s, pid, &t->word), 0);
 	assert_int_equal(flags_of(s, pid, &t->shared_word), FUTEX_SHARED);
 	munmap(t, sizeof(*t));
@@ -175,7 +178,8 @@ static __attribute__((noinline)) void lock(struct truth *t)
 {
 	uint32_t free_word = 0;
 
-	if (__atomic_compare_exchange_n(&t->word, &free_word, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+	if (__atomic_compare_exchange_n(&t->word, &free_word, 1, false, __ATOMIC_ACQUIRE,
+					__ATOMIC_RELAXED))
 		return;
 	while (__atomic_exchange_n(&t->word, 2, __ATOMIC_ACQUIRE)) {
 		long r;
@@ -185,8 +189,8 @@ static __attribute__((noinline)) void lock(struct truth *t)
 
 		__asm__ volatile("syscall"
 				 : "=a"(r)
-				 : "0"((long)SYS_futex), "D"(&t->word), "S"((long)FUTEX_WAIT_PRIVATE), "d"(2L),
-				   "r"(timeout)
+				 : "0"((long)SYS_futex), "D"(&t->word),
+				   "S"((long)FUTEX_WAIT_PRIVATE), "d"(2L), "r"(timeout)
 				 : "rcx", "r11", "memory");
 #else
 		r = futex(&t->word, FUTEX_WAIT_PRIVATE, 2, NULL, 0);
@@ -292,9 +296,10 @@ static void operations(void *arg)
 	if (t->has_waitv && r != -ETIMEDOUT)
 		_exit(1);
 	ts = in_ms(CLOCK_MONOTONIC, WAIT_MS);
-	r = syscall(CALL_FUTEX_WAIT, &t->shared_word, 0UL, ~0U, 2 /* 32 bits */, &ts, CLOCK_MONOTONIC) < 0 ?
-		    -errno :
-		    0;
+	r = syscall(CALL_FUTEX_WAIT, &t->shared_word, 0UL, ~0U, 2 /* 32 bits */, &ts,
+		    CLOCK_MONOTONIC) < 0
+		    ? -errno
+		    : 0;
 	t->has_wait = r != -ENOSYS;
 	if (t->has_wait && r != -ETIMEDOUT)
 		_exit(1);
@@ -317,11 +322,13 @@ static void test_operations(void **state)
 	assert_int_equal(waits(s, pid, &t->pi, FUTEX_CLASS_LOCK_PI, FUTEX_WOKEN, NULL), 1);
 	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_REQUEUE_PI, FUTEX_TIMED_OUT, NULL), 1);
 	if (t->has_waitv) {
-		assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAITV, FUTEX_TIMED_OUT, NULL), 1);
+		assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAITV, FUTEX_TIMED_OUT, NULL),
+				 1);
 		assert_int_equal(flags_of(s, pid, &t->other), 0);
 	}
 	if (t->has_wait) {
-		assert_int_equal(waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL), 1);
+		assert_int_equal(
+			waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL), 1);
 		assert_int_equal(flags_of(s, pid, &t->shared_word), FUTEX_SHARED);
 	}
 	munmap(t, sizeof(*t));
