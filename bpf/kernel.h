@@ -28,12 +28,17 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
+struct sched_entity {
+	__u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	void *stack;
 	unsigned int flags;
 	unsigned int on_cpu; /* a byte since 7.3: CO-RE narrows loads of unsigned fields only */
+	struct sched_entity se;
 	struct sched_info sched_info;
 	struct mm_struct *mm;
 	int exit_state;

@@ -399,6 +399,41 @@ static __always_inline void totals_of(struct task_struct *task, const struct tas
 		r->run_delay_ns += task->sched_info.run_delay - t->run_delay_base;
 }
 
+/* The wait that began at t->stamp is over, after d. */
+static __always_inline void wait_ends(struct task_state *t, u64 d)
+{
+	if (t->cause == OFF_BLOCKED) {
+		t->off_ns += d;
+		t->off_n++;
+		if (t->in_futex) {
+			t->futex_ns += d;
+			t->futex_n++;
+		}
+	} else {
+		t->preempted_ns += d;
+		t->preempted_n++;
+		if (t->cause == OFF_RUN_QUEUE) {
+			t->yield_ns += d;
+			t->yield_n++;
+		}
+	}
+	t->stamp = 0;
+}
+
+/*
+ * A thread leaves that nobody saw come: the program did not run at that switch (some kernels keep threads of
+ * their own from being traced). It was away for as long as it did not run. Its stack is gone.
+ */
+static __always_inline void wait_unseen(struct task_struct *task, struct task_state *t, u64 now)
+{
+	u64 ran = task->se.sum_exec_runtime - t->ran_ns, since = now - t->stamp;
+	struct account *a = account_of(window, SOURCE_OFF_CPU);
+
+	if (a)
+		a->lost[LOSS_SWITCH_UNSEEN]++;
+	wait_ends(t, since > ran ? since - ran : 0);
+}
+
 /* The last switch of a thread, whose state ends here. */
 static __always_inline void thread_end(struct task_struct *task, u64 now)
 {
@@ -408,6 +443,8 @@ static __always_inline void thread_end(struct task_struct *task, u64 now)
 
 	if (!t || t->thread_start != task->start_boottime)
 		return;
+	if (t->stamp)
+		wait_unseen(task, t, now);
 	totals_of(task, t, &r);
 	t->ended = 1;
 	if (resume_hook == RESUME_SPLIT && t->split)
@@ -476,6 +513,9 @@ static __always_inline void switch_out(struct task_struct *task, bool preempt, u
 		cause = !preempt && nr_is_yield(nr, task_is_compat(task)) ? OFF_RUN_QUEUE
 									  : OFF_PREEMPTED;
 	state_change(t);
+	if (t->stamp)
+		wait_unseen(task, t, now);
+	t->ran_ns = task->se.sum_exec_runtime;
 	delay = task->sched_info.run_delay;
 	if (t->cause == OFF_BLOCKED)
 		t->run_queue_ns += delay - t->run_delay_base;
@@ -517,22 +557,7 @@ static __always_inline void switch_in(struct task_struct *task, u64 now)
 	if (d >= t->theta)
 		wait_note(task, t, d);
 	state_change(t);
-	if (t->cause == OFF_BLOCKED) {
-		t->off_ns += d;
-		t->off_n++;
-		if (t->in_futex) {
-			t->futex_ns += d;
-			t->futex_n++;
-		}
-	} else {
-		t->preempted_ns += d;
-		t->preempted_n++;
-		if (t->cause == OFF_RUN_QUEUE) {
-			t->yield_ns += d;
-			t->yield_n++;
-		}
-	}
-	t->stamp = 0;
+	wait_ends(t, d);
 	state_change(t);
 }
 

@@ -62,6 +62,7 @@ enum loss {
 	LOSS_DICT_FULL, /* counted in user space: bucket or dictionary limit, folded into [other] */
 	LOSS_QUEUE_FULL, /* counted in user space: a closed bucket that the store could not take */
 	LOSS_OTHER,
+	LOSS_SWITCH_UNSEEN, /* off-CPU: the wait is in the totals, its stack was not taken */
 	LOSS_N
 };
 

@@ -13,6 +13,7 @@ struct task_state {
 	u64 stamp; /* switched out at this time (monotonic), or 0: running */
 	u64 theta; /* this wait is kept when it lasts at least so long */
 	u64 threshold; /* T when theta was drawn */
+	u64 ran_ns; /* se.sum_exec_runtime at the latest switch-out */
 	u64 run_delay_base; /* sched_info.run_delay at the latest switch-out */
 	u64 run_queue_ns; /* run-queue delay inside off_ns, up to that switch-out */
 	u64 off_ns, off_n; /* ended waits that began blocked */

@@ -46,6 +46,7 @@ const char *loss_reason_name(unsigned reason)
 		[LOSS_DICT_FULL] = "bucket-limit",
 		[LOSS_QUEUE_FULL] = "store-queue-full",
 		[LOSS_OTHER] = "other",
+		[LOSS_SWITCH_UNSEEN] = "switch-unseen",
 	};
 
 	return NAME_AT(names, reason);
@@ -60,6 +61,7 @@ bool loss_keeps_weight(unsigned reason)
 	case LOSS_STACK_MISSING:
 	case LOSS_SHED:
 	case LOSS_DICT_FULL:
+	case LOSS_SWITCH_UNSEEN:
 		return true;
 	default:
 		return false;
