@@ -9,9 +9,25 @@
 #include "store/store.h"
 
 enum filter_key {
-	FILTER_COMM, FILTER_EXE, FILTER_PID, FILTER_TID, FILTER_THREAD, FILTER_UID, FILTER_UNIT,
-	FILTER_CGROUP, FILTER_CONTAINER, FILTER_POD, FILTER_NAMESPACE, FILTER_BUILD_ID, FILTER_BINARY,
-	FILTER_FUNCTION, FILTER_CAUSE, FILTER_SYSCALL, FILTER_ERRNO, FILTER_LOCK, FILTER_STATE,
+	FILTER_COMM,
+	FILTER_EXE,
+	FILTER_PID,
+	FILTER_TID,
+	FILTER_THREAD,
+	FILTER_UID,
+	FILTER_UNIT,
+	FILTER_CGROUP,
+	FILTER_CONTAINER,
+	FILTER_POD,
+	FILTER_NAMESPACE,
+	FILTER_BUILD_ID,
+	FILTER_BINARY,
+	FILTER_FUNCTION,
+	FILTER_CAUSE,
+	FILTER_SYSCALL,
+	FILTER_ERRNO,
+	FILTER_LOCK,
+	FILTER_STATE,
 	FILTER_KEY_N
 };
 const char *filter_key_name(enum filter_key key);
@@ -56,8 +72,19 @@ struct query_source {
 };
 
 enum dimension {
-	BY_NONE = 0, BY_FUNCTION, BY_PROCESS, BY_THREAD, BY_UNIT, BY_CONTAINER, BY_POD, BY_BINARY,
-	BY_STACK, BY_CAUSE, BY_SYSCALL, BY_LOCK, DIMENSION_N
+	BY_NONE = 0,
+	BY_FUNCTION,
+	BY_PROCESS,
+	BY_THREAD,
+	BY_UNIT,
+	BY_CONTAINER,
+	BY_POD,
+	BY_BINARY,
+	BY_STACK,
+	BY_CAUSE,
+	BY_SYSCALL,
+	BY_LOCK,
+	DIMENSION_N
 };
 const char *dimension_name(enum dimension by);
 int dimension_from_name(const char *name); /* -EINVAL */
@@ -86,7 +113,8 @@ struct top_row {
 };
 
 struct top {
-	struct profile *coverage; /* metadata, total, samples, accounting; its columns are not kept */
+	struct profile
+		*coverage; /* metadata, total, samples, accounting; its columns are not kept */
 	struct top_row *rows;
 	size_t n_rows;
 	uint64_t rows_omitted;
@@ -127,7 +155,8 @@ struct label_values {
 };
 /* The values of a key in the selection; skip the first `offset`. */
 int query_label_values(const struct query_source *src, const struct selection *sel,
-		       enum filter_key key, uint32_t offset, uint32_t limit, struct label_values **ret);
+		       enum filter_key key, uint32_t offset, uint32_t limit,
+		       struct label_values **ret);
 struct label_values *label_values_free(struct label_values *v);
 DEFINE_CLEANUP(struct label_values *, label_values_free)
 

@@ -146,6 +146,10 @@ static inline void calls(struct bucket *b, struct who w, uint32_t key, uint64_t 
 	add_row(b, PROFILE_SYSCALLS, series_id(b->dict, w), 0, key, 0, n, 0, 0);
 }
 
+#define NATIVE(nr, err) SYSCALL_KEY(SYSCALL_ABI_NATIVE, nr, err)
+#define NR_READ 0
+#define NR_GETPID 39
+
 /* ---- questions ------------------------------------------------------------------------------------------- */
 
 /* The whole time around T0, everything visible. */
@@ -169,5 +173,50 @@ static inline const struct top_row *row_named(const struct top *t, const char *n
 	for (size_t i = 0; i < t->n_rows; i++)
 		if (streq(t->rows[i].name, name))
 			return &t->rows[i];
+	return NULL;
+}
+
+static _unused_ const struct who app = {
+	.comm = "app", .thread = "app", .unit = "app.service", .pid = 10, .tid = 10, .start = 5
+};
+static _unused_ const struct who app_io = {
+	.comm = "app", .thread = "io", .unit = "app.service", .pid = 10, .tid = 11, .start = 5
+};
+static _unused_ const struct who db = {
+	.comm = "db", .thread = "db", .unit = "db.service", .pid = 20, .tid = 20, .start = 6
+};
+
+static inline struct top *top_of(const struct query_source *src, const struct selection *s,
+				 enum dimension by, bool by_total, uint32_t limit)
+{
+	struct top *t = NULL;
+
+	assert_int_equal(query_top(src, s, by, by_total, limit, &t), 0);
+	return t;
+}
+
+static inline struct profile *merged(const struct query_source *src, const struct selection *s,
+				     uint32_t max_nodes)
+{
+	struct profile *p = NULL;
+
+	assert_int_equal(query_merge(src, s, max_nodes, &p), 0);
+	return p;
+}
+
+static inline uint64_t sum_of(const struct profile *p)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < p->columns.n; i++)
+		sum += p->columns.value[i];
+	return sum;
+}
+
+static inline const struct series_line *line_named(const struct series_answer *a, const char *name)
+{
+	for (size_t i = 0; i < a->n_lines; i++)
+		if (streq(a->lines[i].name, name))
+			return &a->lines[i];
 	return NULL;
 }
