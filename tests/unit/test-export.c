@@ -285,7 +285,8 @@ static void test_svg_script(void **state)
 	add_row(p, s, push(p, 0, add_frame(p, exe, FRAME_NATIVE, 4, "c")), 0, 0, 1, 100);
 	add_row(p, s, a, 0, 0, 2, 200);
 	assert_int_equal(export_svg(p, "t", &b), 0);
-	assert_accepted("node", "node tests/unit/flame-dom.js '%s' 2>&1", write_file("script.svg", &b));
+	assert_accepted("node", "node tests/unit/flame-dom.js '%s' 2>&1",
+			write_file("script.svg", &b));
 }
 
 static void check_html(struct profile *p, const char *name)
@@ -600,8 +601,8 @@ static void test_folded_escapes(void **state)
 	static const struct {
 		const char *in, *out;
 	} table[] = {
-		{ "a;b", "a:b" },	    { "a\nb", "a?b" },	      { "a\\b", "a\\b" },
-		{ "", "[unknown]" },	    { "\xff", "\xef\xbf\xbd" }, { "f(int) 5", "f(int) 5" },
+		{ "a;b", "a:b" },    { "a\nb", "a?b" },		 { "a\\b", "a\\b" },
+		{ "", "[unknown]" }, { "\xff", "\xef\xbf\xbd" }, { "f(int) 5", "f(int) 5" },
 		{ "\xc2\x85", "?" },
 	};
 
