@@ -164,6 +164,7 @@ workloads: $(WORKLOADS)
 install: all
 	install -D -m 755 $(B)/sysprofd $(DESTDIR)$(PREFIX)/sbin/sysprofd
 	install -D -m 755 $(B)/sysprofctl $(DESTDIR)$(PREFIX)/bin/sysprofctl
+	install -D -m 644 packaging/sysprofctl.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sysprofctl
 	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)/etc/sysprofd/sysprofd.conf.d
 	sed 's,/usr/sbin/sysprofd,$(PREFIX)/sbin/sysprofd,' sysprofd.service > $(DESTDIR)$(UNITDIR)/sysprofd.service
 	install -m 644 packaging/sysprofd.socket $(DESTDIR)$(UNITDIR)/sysprofd.socket
