@@ -43,8 +43,8 @@ static int take_batch(const char *keys, size_t key_size, const char *values, siz
 }
 
 /* One pass over the map with room for `room` entries; -ENOSPC when a hash bucket holds more than that. */
-static int drain_pass(const struct bpf_map *map, uint32_t room, drain_fn each, void *ctx,
-		      int *first)
+static int drain_pass(struct collector *c, const struct bpf_map *map, uint32_t room, drain_fn each,
+		      void *ctx, int *first)
 {
 	size_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
 	_cleanup_free_ char *keys = malloc(room * key_size), *values = malloc(room * value_size);
@@ -56,8 +56,10 @@ static int drain_pass(const struct bpf_map *map, uint32_t room, drain_fn each, v
 		return -ENOMEM;
 	do {
 		n = room;
+		undisturbed_begin(c);
 		r = bpf_map_lookup_and_delete_batch(bpf_map__fd(map), from, &out, keys, values, &n,
 						    NULL);
+		undisturbed_end(c);
 		if (r < 0 && errno != ENOENT)
 			return negative_errno();
 		if (*first == 0)
@@ -68,12 +70,12 @@ static int drain_pass(const struct bpf_map *map, uint32_t room, drain_fn each, v
 	return 0;
 }
 
-int drain_map(const struct bpf_map *map, drain_fn each, void *ctx)
+int drain_map(struct collector *c, const struct bpf_map *map, drain_fn each, void *ctx)
 {
 	uint32_t max = bpf_map__max_entries(map), room = MIN(max, BATCH);
 	int first = 0, r;
 
-	while ((r = drain_pass(map, room, each, ctx, &first)) == -ENOSPC && room < max)
+	while ((r = drain_pass(c, map, room, each, ctx, &first)) == -ENOSPC && room < max)
 		room = MIN(max, room * 2);
 	return r < 0 ? r : first;
 }
@@ -92,22 +94,42 @@ static void account_add(struct account *sum, const struct account *a)
 		sum->lost[i] += a->lost[i];
 }
 
+int read_per_cpu(struct collector *c, const struct bpf_map *map, uint32_t key, void *values)
+{
+	int r;
+
+	undisturbed_begin(c);
+	r = bpf_map_lookup_elem(bpf_map__fd(map), &key, values);
+	undisturbed_end(c);
+	return r < 0 ? negative_errno() : 0;
+}
+
+int write_per_cpu(struct collector *c, const struct bpf_map *map, uint32_t key, const void *values)
+{
+	int r;
+
+	undisturbed_begin(c);
+	r = bpf_map_update_elem(bpf_map__fd(map), &key, values, BPF_ANY);
+	undisturbed_end(c);
+	return r < 0 ? negative_errno() : 0;
+}
+
 static int drain_accounts(struct collector *c, unsigned set, struct slice *s)
 {
-	int fd = bpf_map__fd(c->skel->maps.accounts);
-
 	for (int i = 0; i < SOURCE_N; i++) {
 		uint32_t key = set * SOURCE_N + i;
+		int r = read_per_cpu(c, c->skel->maps.accounts, key, c->accounts);
 
-		if (bpf_map_lookup_elem(fd, &key, c->accounts) < 0)
-			return negative_errno();
+		if (r < 0)
+			return r;
 		if (c->sources[i].on && source_ops_of(i)->correct)
 			source_ops_of(i)->correct(c, c->accounts);
 		for (unsigned cpu = 0; cpu < c->cpus_possible; cpu++)
 			account_add(&s->source[i].sum, &c->accounts[cpu]);
 		memset(c->accounts, 0, c->cpus_possible * sizeof(*c->accounts));
-		if (bpf_map_update_elem(fd, &key, c->accounts, BPF_ANY) < 0)
-			return negative_errno();
+		r = write_per_cpu(c, c->skel->maps.accounts, key, c->accounts);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }

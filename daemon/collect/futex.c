@@ -33,7 +33,7 @@ static int drain_one(void *ctx, const void *key, const void *value)
 static int futex_drain(struct collector *c, unsigned set, struct slice *s)
 {
 	struct drain d = { .c = c, .s = s };
-	int r = drain_map(set ? c->skel->maps.futex_b : c->skel->maps.futex_a, drain_one, &d);
+	int r = drain_map(c, set ? c->skel->maps.futex_b : c->skel->maps.futex_a, drain_one, &d);
 
 	slice_balance(s, SOURCE_FUTEX, d.waits);
 	return r;

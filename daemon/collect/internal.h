@@ -90,6 +90,7 @@ struct collector {
 	unsigned *possible; /* their CPU ids */
 	uint64_t random; /* state of collector_random() */
 	unsigned shrink; /* maps have 1/2^shrink of their size: memory was short */
+	int policy; /* of the thread between undisturbed_begin() and _end(), or -1 */
 
 	struct ring_buffer *ring;
 	/* Stacks of the open window, of one that begins during a drain, and what is left of a closed one's. */
@@ -119,8 +120,15 @@ uint32_t count_entries(const struct collector *c, double events, uint32_t min, u
  * Empties a hash map: `each` gets every key and value. Buffers are made for the call. An error of `each`
  * ends the call; what was taken out of the map by then and not seen by `each` is lost, and the error says so.
  */
+/* Around calls of bpf(2) on maps: see undisturbed.c. errno is kept. */
+void undisturbed_begin(struct collector *c);
+void undisturbed_end(struct collector *c);
+
+int read_per_cpu(struct collector *c, const struct bpf_map *map, uint32_t key, void *values);
+int write_per_cpu(struct collector *c, const struct bpf_map *map, uint32_t key, const void *values);
+
 typedef int (*drain_fn)(void *ctx, const void *key, const void *value);
-int drain_map(const struct bpf_map *map, drain_fn each, void *ctx);
+int drain_map(struct collector *c, const struct bpf_map *map, drain_fn each, void *ctx);
 /* Makes seen = stored + idle + lost hold when what was drained is not what the programs stored. */
 void slice_balance(struct slice *s, enum source source, uint64_t drained);
 

@@ -386,7 +386,7 @@ static int oncpu_drain(struct collector *c, unsigned set, struct slice *s)
 {
 	struct account *a = &s->source[SOURCE_ON_CPU].sum;
 	struct oncpu_drain d = { .c = c, .s = s };
-	int r = drain_map(set ? c->skel->maps.on_cpu_b : c->skel->maps.on_cpu_a, drain_one, &d);
+	int r = drain_map(c, set ? c->skel->maps.on_cpu_b : c->skel->maps.on_cpu_a, drain_one, &d);
 
 	slice_balance(s, SOURCE_ON_CPU, d.samples);
 	if (d.ns < a->ns)

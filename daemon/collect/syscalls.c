@@ -47,18 +47,18 @@ static int drain_cache(struct drain *d, const struct call_cache *cache)
 static int drain_caches(struct collector *c, unsigned set, struct drain *d)
 {
 	_cleanup_free_ struct call_cache *caches = new0(struct call_cache, c->cpus_possible);
-	int fd = bpf_map__fd(c->skel->maps.call_caches), r = 0;
+	int r, k;
 
 	if (!caches)
 		return -ENOMEM;
-	if (bpf_map_lookup_elem(fd, &set, caches) < 0)
-		return negative_errno();
+	r = read_per_cpu(c, c->skel->maps.call_caches, set, caches);
+	if (r < 0)
+		return r;
 	for (unsigned cpu = 0; cpu < c->cpus_possible && r == 0; cpu++)
 		r = drain_cache(d, &caches[cpu]);
 	memset(caches, 0, c->cpus_possible * sizeof(*caches));
-	if (bpf_map_update_elem(fd, &set, caches, BPF_ANY) < 0)
-		return negative_errno();
-	return r;
+	k = write_per_cpu(c, c->skel->maps.call_caches, set, caches);
+	return r < 0 ? r : k;
 }
 
 static int by_key(const void *pa, const void *pb)
@@ -96,7 +96,7 @@ static int syscalls_drain(struct collector *c, unsigned set, struct slice *s)
 	struct drain d = { .s = s };
 	int r, k;
 
-	r = drain_map(set ? c->skel->maps.syscalls_b : c->skel->maps.syscalls_a, drain_one, &d);
+	r = drain_map(c, set ? c->skel->maps.syscalls_b : c->skel->maps.syscalls_a, drain_one, &d);
 	k = drain_caches(c, set, &d);
 	/* The programs count what they saw and what they lost; what is here is what they stored. */
 	a->stored = a->seen;

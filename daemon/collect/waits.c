@@ -528,7 +528,7 @@ static int waits_drain(struct collector *c, unsigned set, struct slice *s)
 	int r, k;
 
 	s->threshold_ns = w->threshold_ns;
-	r = drain_map(set ? c->skel->maps.off_cpu_b : c->skel->maps.off_cpu_a, drain_one, &d);
+	r = drain_map(c, set ? c->skel->maps.off_cpu_b : c->skel->maps.off_cpu_a, drain_one, &d);
 	slice_balance(s, SOURCE_OFF_CPU, d.samples);
 	adapt_threshold(c, s);
 	k = add_told(w, s);
