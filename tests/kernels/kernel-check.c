@@ -24,7 +24,6 @@
 
 #define CALLERS 8
 #define CALLS 100000
-#define SLEEPS 20
 #define SLEEP_NS (50 * NSEC_PER_MSEC)
 #define LOCK_ROUNDS 50
 #define BURN_NS (3 * NSEC_PER_SEC)
@@ -36,7 +35,6 @@
 struct truth {
 	atomic_uint lock; /* 0 free, 1 held, 2 held and waited for */
 	atomic_uint waits; /* FUTEX_WAIT that was woken */
-	atomic_ullong slept_ns;
 	atomic_uint calls;
 };
 
@@ -49,13 +47,14 @@ struct workload {
 	struct truth *truth;
 	struct child callers[CALLERS], burner, sleeper, locker;
 	int start_fd; /* closed to let them run */
+	uint64_t off_ns; /* the sleeper did not run: elapsed time minus what schedstat says */
 };
 
 /* What the collectors say. */
 struct tally {
 	uint64_t on_cpu, burner, burner_user_stacks;
 	uint64_t getpid;
-	uint64_t blocked_ns, sleeper_samples;
+	uint64_t off_ns, sleeper_samples;
 	uint64_t lock_waits, lock_stacks;
 	struct account account[SOURCE_N];
 	uint64_t stacks;
@@ -63,7 +62,8 @@ struct tally {
 
 static bool failed;
 
-__attribute__((format(printf, 3, 4))) static void say(bool ok, const char *name, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void say(bool ok, const char *name, const char *fmt,
+						      ...)
 {
 	va_list ap;
 
@@ -92,15 +92,13 @@ __attribute__((noinline)) static void burn(struct truth *t)
 			;
 }
 
+/* Until it is killed, so that its end does not count: an exit waits for a CPU too. */
 static void run_sleeper(struct truth *t)
 {
-	for (int i = 0; i < SLEEPS; i++) {
-		struct timespec want = { .tv_nsec = SLEEP_NS };
-		uint64_t from = mono_now_ns();
+	struct timespec want = { .tv_nsec = SLEEP_NS };
 
+	for (;;)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &want, NULL);
-		atomic_fetch_add(&t->slept_ns, mono_now_ns() - from);
-	}
 }
 
 static long futex(atomic_uint *word, int op, unsigned value)
@@ -147,7 +145,8 @@ static void run_locker(struct truth *t)
 	pthread_join(other, NULL);
 }
 
-static void start(struct child *c, struct workload *w, const int gate[2], void (*run)(struct truth *))
+static void start(struct child *c, struct workload *w, const int gate[2],
+		  void (*run)(struct truth *))
 {
 	char byte;
 
@@ -165,7 +164,8 @@ static int start_all(struct workload *w)
 {
 	int gate[2];
 
-	w->truth = mmap(NULL, sizeof(*w->truth), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	w->truth = mmap(NULL, sizeof(*w->truth), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			-1, 0);
 	if (w->truth == MAP_FAILED || pipe(gate) < 0)
 		return negative_errno();
 	for (int i = 0; i < CALLERS; i++)
@@ -192,7 +192,6 @@ static bool all_over(struct workload *w)
 	for (int i = 0; i < CALLERS; i++)
 		over &= is_over(&w->callers[i]);
 	over &= is_over(&w->burner);
-	over &= is_over(&w->sleeper);
 	over &= is_over(&w->locker);
 	return over;
 }
@@ -217,7 +216,8 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 	for (size_t i = 0; i < s->n_stacks; i++)
 		if (s->stacks[i].tgid == (uint32_t)w->burner.pid && s->stacks[i].nr_user)
 			t->burner_user_stacks++;
-		else if (s->stacks[i].tgid == (uint32_t)w->locker.pid && s->stacks[i].source == SOURCE_FUTEX)
+		else if (s->stacks[i].tgid == (uint32_t)w->locker.pid &&
+			 s->stacks[i].source == SOURCE_FUTEX)
 			t->lock_stacks++;
 	for (size_t i = 0; i < s->n_syscalls; i++)
 		if (is_caller(w, s->syscalls[i].key.tgid) &&
@@ -226,7 +226,8 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 			t->getpid += s->syscalls[i].calls;
 	for (size_t i = 0; i < s->n_threads; i++)
 		if (s->threads[i].tgid == (uint32_t)w->sleeper.pid)
-			t->blocked_ns += s->threads[i].blocked_ns;
+			t->off_ns += s->threads[i].blocked_ns + s->threads[i].run_queue_ns +
+				     s->threads[i].preempted_ns;
 	for (size_t i = 0; i < s->n_off_cpu; i++)
 		if (s->off_cpu[i].key.tgid == (uint32_t)w->sleeper.pid)
 			t->sleeper_samples += s->off_cpu[i].value.samples;
@@ -247,11 +248,30 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 	t->stacks += s->n_stacks;
 }
 
-static int drain(struct collector *c, struct tally *t, const struct workload *w, bool bucket_end)
+static uint64_t cpu_time_of(pid_t pid)
+{
+	unsigned long ns = 0;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", pid);
+	f = fopen(path, "re");
+	if (f) {
+		if (fscanf(f, "%lu", &ns) != 1)
+			ns = 0;
+		fclose(f);
+	}
+	return ns;
+}
+
+static int drain(struct collector *c, struct tally *t, struct workload *w, bool bucket_end)
 {
 	_cleanup_(slice_free_p) struct slice *s = NULL;
 	int r = collector_drain(c, bucket_end, &s);
 
+	/* Negative at first: taken from the later one. */
+	if (bucket_end && r >= 0)
+		w->off_ns = s->mono_end_ns - cpu_time_of(w->sleeper.pid) - w->off_ns;
 	if (r < 0)
 		say(false, "drain", "%s", strerror(-r));
 	else if (t)
@@ -272,7 +292,8 @@ static int record(struct collector *c, struct workload *w, struct tally *t)
 	while (!over && r >= 0) {
 		over = all_over(w);
 		if (mono_now_ns() - begin > TIME_LIMIT_NS) {
-			say(false, "workload", "did not end within %llu s", TIME_LIMIT_NS / NSEC_PER_SEC);
+			say(false, "workload", "did not end within %llu s",
+			    TIME_LIMIT_NS / NSEC_PER_SEC);
 			return -ETIMEDOUT;
 		}
 		r = collector_poll(c);
@@ -280,7 +301,7 @@ static int record(struct collector *c, struct workload *w, struct tally *t)
 			say(false, "poll", "%s", strerror(-r));
 		if (r >= 0 && (over || mono_now_ns() - drained > NSEC_PER_SEC)) {
 			drained = mono_now_ns();
-			r = drain(c, t, w, over);
+			r = drain(c, t, w, false);
 		}
 		usleep(100000);
 	}
@@ -311,18 +332,18 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 		collector_source_state(c, (enum source)i, &s[i]);
 	if (s[SOURCE_ON_CPU].running) {
 		say_lost(&t->account[SOURCE_ON_CPU], lost, sizeof(lost));
-		say(t->burner >= 10 && t->burner_user_stacks, "on-cpu", "%s samples=%lu burner=%lu%s",
-		    s[SOURCE_ON_CPU].hook, t->on_cpu, t->burner, lost);
+		say(t->burner >= 10 && t->burner_user_stacks, "on-cpu",
+		    "%s samples=%lu burner=%lu%s", s[SOURCE_ON_CPU].hook, t->on_cpu, t->burner,
+		    lost);
 	}
 	if (s[SOURCE_OFF_CPU].running) {
-		uint64_t slept = atomic_load(&u->slept_ns);
+		uint64_t off = w->off_ns, room = off / 20 + 50 * NSEC_PER_MSEC;
 
 		say_lost(&t->account[SOURCE_OFF_CPU], lost, sizeof(lost));
-		/* Blocked excludes the delay until the sleeper got a CPU, which an emulator stretches. */
-		say(t->blocked_ns > slept / 2 && t->blocked_ns < slept + slept / 2 && t->sleeper_samples,
-		    "off-cpu", "%s blocked=%lums of %lums samples=%lu%s", s[SOURCE_OFF_CPU].hook,
-		    (unsigned long)(t->blocked_ns / NSEC_PER_MSEC), (unsigned long)(slept / NSEC_PER_MSEC),
-		    t->sleeper_samples, lost);
+		say(t->off_ns + room > off && t->off_ns < off + room && t->sleeper_samples,
+		    "off-cpu", "%s off=%lums of %lums samples=%lu%s", s[SOURCE_OFF_CPU].hook,
+		    (unsigned long)(t->off_ns / NSEC_PER_MSEC),
+		    (unsigned long)(off / NSEC_PER_MSEC), t->sleeper_samples, lost);
 	}
 	if (s[SOURCE_SYSCALLS].running) {
 		say_lost(&t->account[SOURCE_SYSCALLS], lost, sizeof(lost));
@@ -334,8 +355,10 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 
 		say_lost(&t->account[SOURCE_FUTEX], lost, sizeof(lost));
 		/* A waiter that finds its wake-up on the way did not sleep, so ours may be fewer, never more. */
-		say(t->lock_waits && t->lock_waits <= waits && t->lock_waits * 10 >= waits * 8 && t->lock_stacks,
-		    "futex", "%s waits=%lu of %lu%s", s[SOURCE_FUTEX].hook, t->lock_waits, waits, lost);
+		say(t->lock_waits && t->lock_waits <= waits && t->lock_waits * 10 >= waits * 8 &&
+			    t->lock_stacks,
+		    "futex", "%s waits=%lu of %lu%s", s[SOURCE_FUTEX].hook, t->lock_waits, waits,
+		    lost);
 	}
 }
 
@@ -349,7 +372,7 @@ static void explain(const char *program)
 
 	if (!log || !skel)
 		goto out;
-	bpf_object__for_each_program(p, skel->obj) {
+	bpf_object__for_each_program (p, skel->obj) {
 		bool this = streq(bpf_program__name(p), program);
 
 		bpf_program__set_autoload(p, this);
@@ -375,7 +398,7 @@ static void explain_source(const char *prefix)
 
 	if (!skel)
 		return;
-	bpf_object__for_each_program(p, skel->obj)
+	bpf_object__for_each_program (p, skel->obj)
 		if (str_skip_prefix(bpf_program__name(p), prefix))
 			explain(bpf_program__name(p));
 	sysprofd_bpf__destroy(skel);
@@ -409,7 +432,8 @@ static void print_instructions(void)
 		int fd = bpf_prog_get_fd_by_id(id);
 
 		if (fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &len) == 0)
-			printf("insns %s %u %u\n", info.name, info.xlated_prog_len / 8, info.verified_insns);
+			printf("insns %s %u %u\n", info.name, info.xlated_prog_len / 8,
+			       info.verified_insns);
 		close_fd(fd);
 	}
 }
@@ -451,6 +475,7 @@ int main(void)
 		print_instructions();
 		if (record(c, &w, &t) >= 0)
 			judge(&t, &w, c);
+		kill(w.sleeper.pid, SIGKILL);
 	}
 	free(why);
 	printf("done\n");
