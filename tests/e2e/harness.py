@@ -146,6 +146,12 @@ def binomial_bound(p, n):
     return 3.89 * math.sqrt(p * (1 - p) / n) + 1 / n
 
 
+def cpu_ns(pid):
+    """CPU time that the main thread of a process has had so far, as the scheduler counts it."""
+    with open(f"/proc/{pid}/schedstat") as f:
+        return int(f.read().split()[0])
+
+
 def rows_by_name(answer):
     return {r["name"]: r for r in answer["rows"]}
 

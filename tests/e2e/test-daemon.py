@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from harness import SYSPROFD, main, workload
+from harness import SYSPROFD, cpu_ns, main, workload
 
 
 def test_bad_settings_never_stop_it(t):
@@ -40,15 +40,19 @@ def test_stopped_for_ten_seconds(t):
     load = t.spawn("sh", "-c", f"while :; do {workload('sleeps')} >/dev/null; done")
     spin = t.spawn(workload("shares"), 60)
     time.sleep(2)
+    before = cpu_ns(spin.pid)
+    since = time.time()
     d.process.send_signal(signal.SIGSTOP)
     time.sleep(10)
     d.process.send_signal(signal.SIGCONT)
     time.sleep(2.5)
     load.kill()
-    answer = d.top("--since", "-14s", "--filter", f"pid={spin.pid}", "--by", "process")
+    used = cpu_ns(spin.pid) - before
+    answer = d.top("--since", f"@{since - 1:.3f}", "--filter", f"pid={spin.pid}", "--by", "process")
     spin.kill()
     # Counted in the kernel all the while.
-    assert answer["total"] > 9e9, answer
+    assert answer["total"] + answer["lost"] * 1e9 / 199 > 0.95 * used, (answer, used)
+    assert answer["covered_seconds"] > 11, answer
     d.status()
 
 
