@@ -106,7 +106,8 @@ static void plan_bucket(struct recorder *r)
 {
 	uint64_t wall = wall_now_ns(), mono = mono_now_ns(), length = r->options.bucket_ns;
 
-	r->bucket_start_wall_ns = wall;
+	/* Buckets join where their windows do, however long the drain in between took. */
+	r->bucket_start_wall_ns = wall - (mono - r->drained_mono_ns);
 	r->bucket_deadline_mono_ns = mono + (wall / length + 1) * length - wall;
 	r->wall_offset_ns = (int64_t)wall - (int64_t)mono;
 	r->sleep_offset_ns = sleep_offset();
@@ -194,6 +195,7 @@ static int drain_window(struct recorder *r, bool bucket_end)
 	memcpy(begin.boot_id, r->boot_id, sizeof(begin.boot_id));
 	result = collector_drain(r->collector, bucket_end, &s);
 	if (result >= 0) {
+		r->drained_mono_ns = s->mono_end_ns;
 		process_table_poll(r->processes);
 		result = window_add(r->window, s, &begin);
 		process_table_expire(r->processes, s->mono_end_ns);
@@ -222,6 +224,7 @@ static void *drain_thread(void *arg)
 {
 	struct recorder *r = arg;
 
+	r->drained_mono_ns = mono_now_ns();
 	plan_bucket(r);
 	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
 	for (;;) {
@@ -335,6 +338,7 @@ static int run_reconfigure(struct recorder *r, struct call *call)
 	r->options.window = c->options.window;
 	r->options.bucket_ns = c->options.bucket_ns;
 	r->options.max_bursts = c->options.max_bursts;
+	r->drained_mono_ns = mono_now_ns();
 	plan_bucket(r);
 	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
 	publish_state(r, NULL, 0);
