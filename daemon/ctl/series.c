@@ -7,7 +7,9 @@
 #include "ctl/request.h"
 #include "export/human.h"
 
-#define BAR_MAX 40
+#define BAR_MAX 40U
+#define BAR_MIN 8U
+#define BESIDE_BAR 42U /* columns of the time and the numbers */
 #define NAME_MAX_WIDTH 32
 #define SIGNS_MIN 10
 #define SIGNS_MAX 120 /* where no terminal says how many fit */
@@ -106,7 +108,10 @@ static const char *rate_head(enum profile_type type)
 
 static void add_bar(struct table *t, const struct text *text, double rate, double peak)
 {
-	size_t n = rate > 0 && peak > 0 ? (size_t)ceil(rate / peak * BAR_MAX) : 0;
+	size_t room = text->width
+			      ? CLAMP(text->width - MIN(text->width, BESIDE_BAR), BAR_MIN, BAR_MAX)
+			      : BAR_MAX;
+	size_t n = rate > 0 && peak > 0 ? (size_t)ceil(rate / peak * (double)room) : 0;
 	_cleanup_(strbuf_done) struct strbuf bar = {};
 
 	for (size_t i = 0; i < n; i++)
@@ -114,15 +119,34 @@ static void add_bar(struct table *t, const struct text *text, double rate, doubl
 	table_cell(t, bar.data ?: "");
 }
 
-/* The rest of the row for the steps from `first` on that were not recorded. Returns how many more these are. */
-static size_t add_unrecorded(struct table *t, const Sysprofd__V1__TimeSeries *s, size_t first)
+/* Whether a step without data lies in a gap; else the bucket that began before it covers it. */
+static bool unrecorded(const Sysprofd__V1__SeriesResponse *m, const Sysprofd__V1__SeriesPoint *p)
 {
+	const Sysprofd__V1__Coverage *c = m->coverage;
+
+	if (p->covered_ns)
+		return false;
+	for (size_t i = 0; i < c->n_gaps; i++)
+		if (p->time_ns < c->gaps[i]->until_ns &&
+		    p->time_ns + m->step_ns > c->gaps[i]->from_ns)
+			return true;
+	return p->time_ns < c->from_ns || p->time_ns >= c->until_ns;
+}
+
+/* The rest of the row for a step without data, and for those like it that follow: returns how many these are. */
+static size_t add_unrecorded(struct table *t, const Sysprofd__V1__SeriesResponse *m, size_t first)
+{
+	const Sysprofd__V1__TimeSeries *s = m->series[0];
 	size_t n = 1;
 
-	while (first + n < s->n_points && s->points[first + n]->covered_ns == 0)
+	table_cell(t, "-");
+	table_cell(t, "-");
+	if (!unrecorded(m, s->points[first])) {
+		table_cell(t, "in the bucket before");
+		return 0;
+	}
+	while (first + n < s->n_points && unrecorded(m, s->points[first + n]))
 		n++;
-	table_cell(t, "-");
-	table_cell(t, "-");
 	if (n == 1)
 		table_cell(t, "not recorded");
 	else
@@ -130,9 +154,10 @@ static size_t add_unrecorded(struct table *t, const Sysprofd__V1__TimeSeries *s,
 	return n - 1;
 }
 
-static int one_text(const Sysprofd__V1__TimeSeries *s, enum profile_type type,
+static int one_text(const Sysprofd__V1__SeriesResponse *m, enum profile_type type,
 		    const struct text *text, struct strbuf *out)
 {
+	const Sysprofd__V1__TimeSeries *s = m->series[0];
 	struct table_column columns[] = {
 		{ .head = "TIME" },
 		{ .head = type == PROFILE_SYSCALLS ? "CALLS" : "TOTAL", .right = true, .keep = 1 },
@@ -152,7 +177,7 @@ static int one_text(const Sysprofd__V1__TimeSeries *s, enum profile_type type,
 
 		table_cell(&t, local_time(p->time_ns, i ? s->points[0]->time_ns : 0, at));
 		if (p->covered_ns == 0) {
-			i += add_unrecorded(&t, s, i);
+			i += add_unrecorded(&t, m, i);
 			continue;
 		}
 		table_cell(&t, human_value(type, p->value, buf));
@@ -195,19 +220,24 @@ static size_t steps_per_sign(const Sysprofd__V1__SeriesResponse *m, const struct
 	return MAX((n + room - 1) / room, (size_t)1);
 }
 
-static void several_row(struct table *t, const Sysprofd__V1__TimeSeries *s, enum profile_type type,
+static void several_row(struct table *t, const Sysprofd__V1__SeriesResponse *m,
+			const Sysprofd__V1__TimeSeries *s, enum profile_type type,
 			const struct text *text, size_t per_sign)
 {
 	_cleanup_(strbuf_done) struct strbuf signs = {}, at_peak = {};
+	double peak = -1, rate = -1;
 	char buf[HUMAN_MAX];
-	double peak = -1;
 
 	for (size_t i = 0; i < s->n_points; i += per_sign)
 		peak = MAX(peak, rate_of(s->points + i, MIN(per_sign, s->n_points - i)));
-	for (size_t i = 0; i < s->n_points; i += per_sign)
-		strbuf_puts(&signs,
-			    sign_of(text, rate_of(s->points + i, MIN(per_sign, s->n_points - i)),
-				    peak));
+	for (size_t i = 0; i < s->n_points; i += per_sign) {
+		double here = rate_of(s->points + i, MIN(per_sign, s->n_points - i));
+
+		/* A step within the bucket before looks as that one does. */
+		if (here >= 0 || unrecorded(m, s->points[i]))
+			rate = here;
+		strbuf_puts(&signs, sign_of(text, rate, peak));
+	}
 	put_rate(type, peak, &at_peak);
 	table_cell(t, human_value(type, s->total, buf));
 	table_cell(t, at_peak.data ?: "");
@@ -232,7 +262,7 @@ static int several_text(const Sysprofd__V1__SeriesResponse *m, enum profile_type
 	int r;
 
 	for (size_t i = 0; i < m->n_series; i++)
-		several_row(&t, m->series[i], type, text, per_sign);
+		several_row(&t, m, m->series[i], type, text, per_sign);
 	r = table_print(&t, text, out);
 	if (r < 0)
 		return r;
@@ -266,7 +296,7 @@ static int answer_text(const struct options *o, const Sysprofd__V1__SeriesRespon
 		return 0;
 	}
 	if (o->by == SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED)
-		return one_text(m->series[0], o->type, &text, out);
+		return one_text(m, o->type, &text, out);
 	return several_text(m, o->type, &text, out);
 }
 

@@ -374,10 +374,13 @@ static void test_series(void **state)
 	struct top_answer a;
 
 	make_top(&a, PROFILE_ON_CPU, 0, true);
+	a.gap.from_ns = T0;
+	a.gap.until_ns = T0 + 300 * NSEC_PER_SEC;
+	a.coverage.until_ns = T0 + 900 * NSEC_PER_SEC;
 	for (size_t i = 0; i < ARRAY_SIZE(points); i++) {
 		point[i] = (Sysprofd__V1__SeriesPoint)SYSPROFD__V1__SERIES_POINT__INIT;
 		point[i].time_ns = T0 + i * 10 * NSEC_PER_SEC;
-		point[i].covered_ns = i < 30 ? 0 : 10 * NSEC_PER_SEC;
+		point[i].covered_ns = i < 30 || i == 80 ? 0 : 10 * NSEC_PER_SEC;
 		point[i].value = i < 60 ? 0 : i * NSEC_PER_SEC / 9;
 		points[i] = &point[i];
 	}
@@ -398,6 +401,8 @@ static void test_series(void **state)
 	assert_int_equal(run("series", 0, &one), 0);
 	assert_non_null(strstr(one.data, "not recorded, 30 steps\n"));
 	assert_non_null(strstr(one.data, "  0  0.00\n")); /* idle is another thing */
+	assert_non_null(strstr(
+		one.data, "in the bucket before\n")); /* no gap: a step shorter than a bucket */
 	for (unsigned short width = 20; width < 140; width += 9) {
 		_cleanup_(strbuf_done) struct strbuf b = {};
 
