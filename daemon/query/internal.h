@@ -13,20 +13,21 @@
 
 #include "query/query.h"
 
-/* A query that would pass one of these is refused with -E2BIG; nothing is cut silently. */
+/* A query that would pass one of these is refused with -E2BIG, if at all; nothing is cut silently. */
 #define QUERY_MAX_FILTERS 64
 #define QUERY_MAX_GLOB 1024 /* bytes of one pattern */
-#define QUERY_MAX_ROWS (1U << 20) /* distinct rows under the projection: 48 MiB with their hash */
+/* Distinct rows under the projection; above it processes and threads are no longer told apart: see settle.c. */
+#define QUERY_MAX_ROWS (1U << 18)
+#define QUERY_MAX_POINTS (1U << 20) /* of all lines */
 #define QUERY_MAX_STEPS 11000 /* points of one line */
 
 /* Spreads small numbers, wherever in the word they differ, over all bits. */
 static inline uint64_t query_mix(uint64_t a, uint64_t b)
 {
-	uint64_t h = a * 0x9e3779b97f4a7c15ULL;
+	unsigned __int128 product = (unsigned __int128)(a ^ 0x9e3779b97f4a7c15ULL) *
+				    (b ^ 0xc2b2ae3d27d4eb4fULL);
 
-	h ^= h >> 32 ^ b;
-	h *= 0xc2b2ae3d27d4eb4fULL;
-	return h ^ h >> 32;
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
 /* ---- filter ---------------------------------------------------------------------------------------- */
@@ -105,16 +106,27 @@ struct merge {
 	size_t n_cells, cap_cells;
 	uint32_t *slots; /* by hash of the ids */
 	size_t n_slots; /* a power of two, or 0 */
-	uint32_t *direct; /* by id, when the projection keeps one kind only */
+	bool direct_series,
+		direct_stack; /* the projection keeps nothing else: cells are found by the id */
+	uint32_t *direct;
 	size_t cap_direct;
-	unsigned flushes; /* since the last close */
-	struct profile *p; /* taken by merge_take() */
+	struct profile
+		*p; /* taken by merge_take(); its columns are rows that are not settled yet */
+	unsigned flushes; /* into them since they were empty */
+	struct columns settled; /* in the profile's units */
+	size_t max_rows; /* QUERY_MAX_ROWS, or less in a test */
+	bool coarse; /* rows have lost their process and thread */
+	bool keep_ids; /* somebody holds ids of the answer's dictionary: it may only grow */
 };
 /* `wanted` is what the question needs; what filters and scaling need is added. */
 int merge_init(struct merge *m, const struct selection *sel,
 	       struct projection wanted) _warn_unused_;
 void merge_done(struct merge *m);
 int merge_add(struct merge *m, const struct dict *d, const struct columns *c) _warn_unused_;
+/* Cells become rows of p->columns, in the answer's ids; times are still microseconds. */
+int merge_flush(struct merge *m) _warn_unused_;
+/* More rows than max_rows: they are settled now and lose their process and thread. */
+int merge_coarsen(struct merge *m) _warn_unused_;
 /*
  * Everything added so far becomes p->columns, in the profile's units, with total and samples. More may be
  * added afterwards, when the columns have been emptied.

@@ -12,7 +12,7 @@ int merge_init(struct merge *m, const struct selection *sel, struct projection w
 {
 	int r;
 
-	*m = (struct merge){ .sel = sel, .projection = wanted };
+	*m = (struct merge){ .sel = sel, .projection = wanted, .max_rows = QUERY_MAX_ROWS };
 	r = matcher_init(&m->matcher, sel);
 	if (r < 0)
 		return r;
@@ -26,6 +26,10 @@ int merge_init(struct merge *m, const struct selection *sel, struct projection w
 			m->projection.stack = PROJECT_ALL;
 		if (m->matcher.checks_state)
 			m->projection.key = PROJECT_ALL;
+	}
+	if (!m->projection.key && !m->projection.aux) {
+		m->direct_series = m->projection.series && !m->projection.stack;
+		m->direct_stack = m->projection.stack && !m->projection.series;
 	}
 	r = ARRAY_GROW(m->cells, m->cap_cells, 1);
 	if (r < 0)
@@ -43,6 +47,7 @@ void merge_done(struct merge *m)
 	free(m->slots);
 	free(m->direct);
 	dict_map_done(&m->map);
+	columns_done(&m->settled);
 	profile_free(m->p);
 	*m = (struct merge){};
 }
@@ -101,7 +106,7 @@ static int add_cell(struct merge *m, struct ids i, uint32_t *place)
 {
 	int r;
 
-	if (m->n_cells > QUERY_MAX_ROWS)
+	if (m->n_cells > m->max_rows)
 		return -E2BIG;
 	r = ARRAY_GROW(m->cells, m->cap_cells, m->n_cells + 1);
 	if (r < 0)
@@ -137,21 +142,6 @@ static int hashed_cell(struct merge *m, struct ids i, uint32_t *ret_cell)
 
 /* ---- adding ------------------------------------------------------------------------------------------ */
 
-/* Whether rows are kept apart by nothing but their series, or nothing but their stack. */
-static bool direct_by_series(const struct merge *m)
-{
-	const struct projection *p = &m->projection;
-
-	return p->series && !p->stack && !p->key && !p->aux;
-}
-
-static bool direct_by_stack(const struct merge *m)
-{
-	const struct projection *p = &m->projection;
-
-	return p->stack && !p->series && !p->key && !p->aux;
-}
-
 static bool accepted(struct merge *m, struct ids i)
 {
 	const struct matcher *x = &m->matcher;
@@ -170,8 +160,6 @@ static bool accepted(struct merge *m, struct ids i)
 	       (!x->checks_state || lens_state(l, i.key));
 }
 
-static int merge_flush(struct merge *m);
-
 int merge_leave(struct merge *m, const struct dict *d)
 {
 	int r;
@@ -188,7 +176,7 @@ int merge_leave(struct merge *m, const struct dict *d)
 /* Makes m ready for ids of d. */
 static int use_dict(struct merge *m, const struct dict *d)
 {
-	size_t n = direct_by_series(m) ? d->n_series : direct_by_stack(m) ? d->n_stacks : 0;
+	size_t n = m->direct_series ? d->n_series : m->direct_stack ? d->n_stacks : 0;
 	int r;
 
 	r = merge_leave(m, d);
@@ -200,23 +188,26 @@ static int use_dict(struct merge *m, const struct dict *d)
 	return r < 0 ? r : lens_use(&m->lens, d);
 }
 
-static int direct_cell(struct merge *m, struct ids i, uint32_t id, uint32_t *ret_cell)
+static int find_cell(struct merge *m, struct ids i, uint32_t *ret_cell)
 {
-	int r = m->direct[id] ? 0 : add_cell(m, i, &m->direct[id]);
+	uint32_t id = m->direct_series ? i.series : i.stack;
+	int r = 0;
 
+	if (!m->direct_series && !m->direct_stack)
+		return hashed_cell(m, i, ret_cell);
+	if (!m->direct[id])
+		r = add_cell(m, i, &m->direct[id]);
 	*ret_cell = m->direct[id];
 	return r;
 }
 
 int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 {
-	bool locks = m->sel->type == PROFILE_FUTEX, by_series, direct;
+	bool locks = m->sel->type == PROFILE_FUTEX;
 	int r = use_dict(m, d);
 
 	if (r < 0)
 		return r;
-	by_series = direct_by_series(m);
-	direct = by_series || direct_by_stack(m);
 	for (size_t n = 0; n < c->n; n++) {
 		/* An id that names nothing can only come from a damaged store: the row counts, unnamed. */
 		struct ids i = {
@@ -234,8 +225,9 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 		i.stack &= m->projection.stack;
 		i.key &= m->projection.key;
 		i.aux &= m->projection.aux;
-		r = direct ? direct_cell(m, i, by_series ? i.series : i.stack, &at)
-			   : hashed_cell(m, i, &at);
+		r = find_cell(m, i, &at);
+		if (r == -E2BIG)
+			r = merge_flush(m) ?: find_cell(m, i, &at);
 		if (r < 0)
 			return r;
 		cell = &m->cells[at];
@@ -246,7 +238,7 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 	return 0;
 }
 
-/* ---- the answer --------------------------------------------------------------------------------------- */
+/* ---- into the answer --------------------------------------------------------------------------------------- */
 
 /* An element whose parts name nothing (a damaged store) becomes none. */
 static int64_t or_none(int64_t mapped)
@@ -266,15 +258,12 @@ static int flush_cell(struct merge *m, const struct cell *cell)
 			   (uint32_t)lock, cell->count, cell->value, cell->max);
 }
 
-/* Cells become rows of the answer, in its ids; times are still microseconds. */
-static int merge_flush(struct merge *m)
+int merge_flush(struct merge *m)
 {
 	int r = 0;
 
 	if (m->n_cells == 1)
 		return 0;
-	if (m->p->columns.n + m->n_cells > QUERY_MAX_ROWS)
-		return -E2BIG;
 	for (size_t i = 1; r == 0 && i < m->n_cells; i++)
 		r = flush_cell(m, &m->cells[i]);
 	if (r < 0)
@@ -285,45 +274,7 @@ static int merge_flush(struct merge *m)
 	if (m->direct)
 		memset(m->direct, 0, m->cap_direct * sizeof(*m->direct));
 	m->flushes++;
-	return 0;
-}
-
-static void to_units(struct profile *p)
-{
-	struct columns *c = &p->columns;
-
-	for (size_t i = 0; i < c->n; i++) {
-		if (p->type == PROFILE_SYSCALLS) {
-			c->value[i] = c->count[i];
-			continue;
-		}
-		c->value[i] *= NSEC_PER_USEC;
-		c->max[i] *= NSEC_PER_USEC;
-	}
-}
-
-int merge_close(struct merge *m)
-{
-	struct profile *p = m->p;
-	int r = merge_flush(m);
-
-	if (r == 0 && m->flushes > 1)
-		r = columns_sort_merge(&p->columns);
-	if (r < 0)
-		return r;
-	m->flushes = 0;
-	if (p->type == PROFILE_OFF_CPU) {
-		r = off_cpu_scale(p, &m->answer_lens);
-		if (r < 0)
-			return r;
-	} else {
-		to_units(p);
-	}
-	for (size_t i = 0; i < p->columns.n; i++) {
-		p->total += p->columns.value[i];
-		p->samples += p->columns.count[i];
-	}
-	return 0;
+	return m->p->columns.n > m->max_rows ? merge_coarsen(m) : 0;
 }
 
 static int on_bucket(void *ctx, const struct dict *d, const struct bucket_meta *meta,

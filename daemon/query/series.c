@@ -66,7 +66,7 @@ static int end_step(struct stepping *s)
 
 		if (self == s->before[g])
 			continue;
-		if (s->n_points >= QUERY_MAX_ROWS)
+		if (s->n_points >= QUERY_MAX_POINTS)
 			return -E2BIG;
 		r = ARRAY_GROW(s->points, s->cap_points, s->n_points + 1);
 		if (r < 0)
@@ -228,6 +228,7 @@ int query_series(const struct query_source *src, const struct selection *sel, en
 	if (r < 0)
 		return r;
 	s.answer = a;
+	s.merge.keep_ids = true;
 	grouping_init(&s.groups, f, s.merge.p);
 	r = query_scan(src, &s.merge, on_bucket, &s);
 	if (r == 0)

@@ -4,6 +4,7 @@
  * must fail with -ENOMEM, keep nothing, and leave its output alone.
  */
 #include "fake-reader.h"
+#include "query/internal.h"
 
 #ifdef __SANITIZE_ADDRESS__
 static long left,
@@ -99,6 +100,28 @@ static int ask_series(const struct query_source *src, const struct selection *s)
 	return r;
 }
 
+static int add_bucket(void *ctx, const struct dict *d, const struct bucket_meta *meta,
+		      const struct columns *columns)
+{
+	return merge_add(ctx, d, columns);
+}
+
+/* Settles again and again, because it may hold so few rows. */
+static int ask_coarse(const struct query_source *src, const struct selection *s)
+{
+	static const struct projection some = { .series = PROJECT_ALL, .stack = PROJECT_ALL };
+	_cleanup_(merge_done) struct merge m = {};
+	int r = merge_init(&m, s, some);
+
+	m.max_rows = 25;
+	if (r == 0)
+		r = query_scan(src, &m, add_bucket, &m);
+	if (r == 0)
+		r = merge_close(&m);
+	assert_true(r < 0 || m.coarse);
+	return r;
+}
+
 static int ask_values(const struct query_source *src, const struct selection *s)
 {
 	struct label_values *v = NULL;
@@ -134,8 +157,8 @@ static void starve(ask_fn ask, const struct query_source *src, const struct sele
 
 static void test_starved(void **state)
 {
-	static const ask_fn questions[] = { ask_merge,	ask_top,    ask_stacks,
-					    ask_series, ask_values, ask_labels };
+	static const ask_fn questions[] = { ask_merge,	ask_top,    ask_stacks, ask_series,
+					    ask_values, ask_labels, ask_coarse };
 	struct who who = {
 		.comm = "app", .thread = "t", .unit = "app.service", .pid = 1, .tid = 1
 	};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Merges, tops, folding, series and labels, on buckets made by hand. */
 #include "fake-reader.h"
+#include "query/internal.h"
 
 /* ---- on-CPU ---------------------------------------------------------------------------------------------- */
 
@@ -472,6 +473,51 @@ static void test_consistent(void **state)
 	reader_done(&reader);
 }
 
+static int add_bucket(void *ctx, const struct dict *d, const struct bucket_meta *meta,
+		      const struct columns *columns)
+{
+	return merge_add(ctx, d, columns);
+}
+
+/* More processes than may be held: they are told apart by name, and nothing is lost. */
+static void test_too_many_processes(void **state)
+{
+	static const struct projection all = { PROJECT_ALL, PROJECT_ALL, PROJECT_ALL, PROJECT_ALL };
+	struct store_reader reader = {};
+	struct query_source src = { .reader = &reader };
+	uint64_t want = 0;
+
+	for (uint32_t i = 0; i < 600; i++) {
+		struct who w = {
+			.comm = i % 2 ? "cc" : "ld", .pid = 1 + i, .tid = 1 + i, .start = i
+		};
+		struct bucket *b = i % 200 ? reader.buckets[reader.n - 1]
+					   : stored(&reader, T0 + i / 200 * 10 * SEC);
+
+		on_cpu(b, w, i % 3 ? "main;parse" : "main;link", 1, i);
+		off_total(b, w, OFF_BLOCKED, 1, i);
+		off_sample(b, w, "main;read", OFF_BLOCKED, 1, 1, 2 * i);
+		want += i * 1000;
+	}
+	for (int type = PROFILE_ON_CPU; type <= PROFILE_OFF_CPU; type++) {
+		_cleanup_(merge_done) struct merge m = {};
+		struct selection s = whole((enum profile_type)type);
+
+		assert_int_equal(merge_init(&m, &s, all), 0);
+		m.max_rows = 50;
+		assert_int_equal(query_scan(&src, &m, add_bucket, &m), 0);
+		assert_int_equal(merge_close(&m), 0);
+		assert_true(m.coarse);
+		assert_int_equal(m.p->total, want);
+		assert_int_equal(sum_of(m.p), want);
+		assert_int_equal(m.p->samples, 600);
+		assert_true(m.p->columns.n <= 6);
+		for (size_t i = 0; i < m.p->columns.n; i++)
+			assert_int_equal(m.p->dict->series[m.p->columns.series[i]].pid, 0);
+	}
+	reader_done(&reader);
+}
+
 /* Ids that name nothing, as from a store that was written over: counted, unnamed, no crash. */
 static void test_bad_ids(void **state)
 {
@@ -511,6 +557,7 @@ int main(void)
 		cmocka_unit_test(test_series),
 		cmocka_unit_test(test_label_values),
 		cmocka_unit_test(test_consistent),
+		cmocka_unit_test(test_too_many_processes),
 		cmocka_unit_test(test_bad_ids),
 	};
 
