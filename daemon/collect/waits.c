@@ -538,7 +538,7 @@ static int waits_drain(struct collector *c, unsigned set, struct slice *s)
 	if (r == 0)
 		r = k;
 	a->seen += w->threads.refused;
-	a->lost[LOSS_DICT_FULL] += w->threads.refused;
+	a->lost[LOSS_STATE_FULL] += w->threads.refused;
 	w->threads.refused = 0;
 	return r;
 }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "collect/collect.h"
+#include "model/profile.h"
 
 /* Skips with the kernel's reason where BPF cannot be used. */
 static inline struct collector *start_or_skip(const struct collect_options *o)
@@ -98,18 +99,11 @@ static inline void *shared_memory(size_t size)
 /* seen = stored + idle + what was lost together with its count. */
 static inline void assert_conserved(const struct slice *s, enum source source)
 {
-	static const bool weight_kept[LOSS_N] = {
-		[LOSS_SCRATCH_BUSY] = true,
-		[LOSS_STACK_RING_FULL] = true,
-		[LOSS_STACK_COLLISION] = true,
-		[LOSS_STACK_MISSING] = true,
-		[LOSS_SHED] = true,
-	};
 	const struct account *a = &s->source[source].sum;
 	uint64_t sum = a->stored + a->idle;
 
 	for (int i = 0; i < LOSS_N; i++)
-		if (!weight_kept[i])
+		if (!loss_keeps_weight(i))
 			sum += a->lost[i];
 	assert_int_equal(a->seen, sum);
 }
