@@ -108,6 +108,12 @@ static int unpack_frames(struct unpacking *u)
 		f.file = u->strings[m->file];
 		f.line = m->line;
 		f.offset = m->offset;
+		/*
+		 * Who may not see kernel addresses gets names alone. Without their offsets the frames
+		 * would all be one: their names tell them apart instead.
+		 */
+		if (f.kind == FRAME_KERNEL && f.offset == 0)
+			f.offset = f.name;
 		r = put(u->frames, i, dict_frame(u->p->dict, &f));
 		if (r < 0)
 			return r;

@@ -313,6 +313,39 @@ static void test_names_become_printable(void **state)
 	profile_free(q);
 }
 
+/* As for peers without privilege: kernel frames by name alone. */
+static void test_hidden_kernel_addresses(void **state)
+{
+	struct frame f = { .kind = FRAME_KERNEL, .flags = FRAME_NAMED };
+	struct binary kernel = { .kind = BINARY_KERNEL };
+	struct profile *p, *q;
+	Sysprofd__V1__Profile *m;
+	uint32_t stack[2];
+
+	assert_int_equal(profile_new(PROFILE_ON_CPU, &p), 0);
+	kernel.name = id(dict_string(p->dict, "[kernel]"));
+	f.binary = id(dict_binary(p->dict, &kernel));
+	for (int i = 0; i < 2; i++) {
+		f.name = id(dict_string(p->dict, i ? "schedule" : "do_syscall_64"));
+		f.offset = 0x1000 * (uint64_t)(i + 1);
+		stack[i] = id(dict_stack(p->dict, i ? stack[0] : 0, id(dict_frame(p->dict, &f))));
+		add_row(p, 0, stack[i], 0, 0);
+	}
+	for (size_t i = 1; i < p->dict->n_frames; i++)
+		p->dict->frames[i].offset = 0;
+	m = travel(p);
+	assert_int_equal(wire_profile_unpack(m, &q), 0);
+	for (int i = 0; i < 2; i++) {
+		const struct stack *t = &q->dict->stacks[q->columns.stack[i]];
+
+		assert_string_equal(dict_str(q->dict, q->dict->frames[t->frame].name),
+				    i ? "schedule" : "do_syscall_64");
+	}
+	sysprofd__v1__profile__free_unpacked(m, NULL);
+	profile_free(p);
+	profile_free(q);
+}
+
 /* What a later version says, an older client shows as far as it can. */
 static void test_unknown_words(void **state)
 {
@@ -343,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_lying_indices),
 		cmocka_unit_test(test_names_become_printable),
+		cmocka_unit_test(test_hidden_kernel_addresses),
 		cmocka_unit_test(test_unknown_words),
 	};
 
