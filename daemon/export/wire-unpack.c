@@ -18,7 +18,8 @@ struct unpacking {
 	const Sysprofd__V1__Profile *m;
 	struct profile *p;
 	uint32_t *strings, *binaries, *frames, *stacks, *series, *locks; /* message id -> dict id */
-	uint32_t *words; /* message string -> what it means as part of a key, + 1; 0: not looked up yet */
+	/* Message string -> what it means as part of a key, + 1; 0: not looked up yet. */
+	uint32_t *words;
 };
 
 static void unpacking_done(struct unpacking *u)
@@ -142,14 +143,15 @@ static int unpack_series(struct unpacking *u)
 	for (size_t i = 1; i < u->m->n_series; i++) {
 		const Sysprofd__V1__SeriesLabels *m = u->m->series[i];
 		const uint32_t labels[LABEL_N] = {
-			[LABEL_COMM] = m->comm,	    [LABEL_EXE] = m->exe,
-			[LABEL_THREAD] = m->thread, [LABEL_UNIT] = m->unit,
-			[LABEL_CGROUP] = m->cgroup, [LABEL_CONTAINER] = m->container,
-			[LABEL_POD] = m->pod,	    [LABEL_NAMESPACE] = m->namespace_,
+			[LABEL_COMM] = m->comm,		[LABEL_EXE] = m->exe,
+			[LABEL_THREAD] = m->thread,	[LABEL_UNIT] = m->unit,
+			[LABEL_CGROUP] = m->cgroup,	[LABEL_CONTAINER] = m->container,
+			[LABEL_POD] = m->pod,		[LABEL_NAMESPACE] = m->namespace_,
 			[LABEL_BUILD_ID] = m->build_id,
 		};
-		struct series s = { .pid = m->pid, .tid = m->tid, .uid = m->uid,
-				    .start = m->start_ns };
+		struct series s = {
+			.pid = m->pid, .tid = m->tid, .uid = m->uid, .start = m->start_ns
+		};
 		int r;
 
 		for (size_t l = 0; l < LABEL_N; l++) {
@@ -170,8 +172,10 @@ static int unpack_locks(struct unpacking *u)
 {
 	for (size_t i = 1; i < u->m->n_locks; i++) {
 		const Sysprofd__V1__Lock *m = u->m->locks[i];
-		struct lock l = { .flags = 2 | (m->shared ? 1 : 0), .pid = m->pid,
-				  .address = m->address, .offset = m->offset };
+		struct lock l = { .flags = 2 | (m->shared ? 1 : 0),
+				  .pid = m->pid,
+				  .address = m->address,
+				  .offset = m->offset };
 		int r;
 
 		if (!valid(m->name, u->m->n_strings) || !valid(m->binary, u->m->n_binaries))
@@ -360,9 +364,9 @@ static int unpack(struct unpacking *u)
 	};
 
 	if (map_new(u->m->n_strings, &u->strings) < 0 || map_new(u->m->n_strings, &u->words) < 0 ||
-	    map_new(u->m->n_binaries, &u->binaries) < 0 || map_new(u->m->n_frames, &u->frames) < 0 ||
-	    map_new(u->m->n_stacks, &u->stacks) < 0 || map_new(u->m->n_series, &u->series) < 0 ||
-	    map_new(u->m->n_locks, &u->locks) < 0)
+	    map_new(u->m->n_binaries, &u->binaries) < 0 ||
+	    map_new(u->m->n_frames, &u->frames) < 0 || map_new(u->m->n_stacks, &u->stacks) < 0 ||
+	    map_new(u->m->n_series, &u->series) < 0 || map_new(u->m->n_locks, &u->locks) < 0)
 		return -ENOMEM;
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		int r = steps[i](u);

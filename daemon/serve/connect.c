@@ -94,8 +94,8 @@ static int check_version(struct exchange *x, struct rpc_error *e)
 	const char *v = http_header(x, "Connect-Protocol-Version");
 
 	if (v && !streq(v, "1"))
-		return rpc_fail(e, RPC_INVALID_ARGUMENT, "Connect-Protocol-Version is 1, not \"%s\"",
-				v);
+		return rpc_fail(e, RPC_INVALID_ARGUMENT,
+				"Connect-Protocol-Version is 1, not \"%s\"", v);
 	v = x->is_get ? http_argument(x, "connect", NULL) : NULL;
 	if (v && !streq(v, "v1"))
 		return rpc_fail(e, RPC_INVALID_ARGUMENT, "connect is v1, not \"%s\"", v);
@@ -173,16 +173,14 @@ static void start_call(struct exchange *x, const struct method *m, ProtobufCMess
 	c->format = format;
 	if (match)
 		snprintf(c->if_none_match, sizeof(c->if_none_match), "%s", match);
-	call_submit(c, x,
-		    MIN(deadline_mono_ns, x->start_mono_ns + x->server->o.query_timeout_ns));
+	call_submit(c, x, MIN(deadline_mono_ns, x->start_mono_ns + x->server->o.query_timeout_ns));
 }
 
 static int post_unary(struct exchange *x, const struct method *m, enum codec codec,
 		      struct rpc_error *e)
 {
-	struct reply_format format = {
-		.codec = codec, .gzip = accepts_gzip(http_header(x, "Accept-Encoding"))
-	};
+	struct reply_format format = { .codec = codec,
+				       .gzip = accepts_gzip(http_header(x, "Accept-Encoding")) };
 	ProtobufCMessage *request;
 	uint64_t deadline;
 	bool gzip;
@@ -282,9 +280,8 @@ static int open_envelope(const struct exchange *x, const void **ret, size_t *ret
 		return rpc_fail(e, RPC_INVALID_ARGUMENT, "the request has no envelope");
 	len = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
 	if (len != x->body.len - FRAME_HEADER)
-		return rpc_fail(e, RPC_INVALID_ARGUMENT,
-				"the envelope says %u bytes, %zu follow", len,
-				x->body.len - FRAME_HEADER);
+		return rpc_fail(e, RPC_INVALID_ARGUMENT, "the envelope says %u bytes, %zu follow",
+				len, x->body.len - FRAME_HEADER);
 	if (p[0] & ~FRAME_COMPRESSED)
 		return rpc_fail(e, RPC_INVALID_ARGUMENT, "unknown flags %#x in the envelope", p[0]);
 	*ret = p + FRAME_HEADER;

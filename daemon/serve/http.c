@@ -134,7 +134,8 @@ void exchange_ready(struct exchange *x)
 	if (s->held_bytes > 0 && s->held_bytes + x->answer.body.len > s->o.max_answer_bytes) {
 		struct rpc_error busy = {};
 
-		rpc_set_error(&busy, RPC_UNAVAILABLE, "busy: other clients have not read their answers");
+		rpc_set_error(&busy, RPC_UNAVAILABLE,
+			      "busy: other clients have not read their answers");
 		answer_error(&x->answer, &busy);
 	}
 	hold(x, x->answer.body.len);
@@ -207,10 +208,10 @@ static bool add_headers(struct MHD_Response *r, const struct answer *a)
 	if (a->disposition)
 		ok &= MHD_add_response_header(r, "Content-Disposition", a->disposition) == MHD_YES;
 	if (a->status == MHD_HTTP_UNSUPPORTED_MEDIA_TYPE)
-		ok &= MHD_add_response_header(r, "Accept-Post",
-					      "application/proto, application/json, "
-					      "application/connect+proto, application/connect+json") ==
-		      MHD_YES;
+		ok &= MHD_add_response_header(
+			      r, "Accept-Post",
+			      "application/proto, application/json, "
+			      "application/connect+proto, application/connect+json") == MHD_YES;
 	return ok;
 }
 
@@ -263,7 +264,7 @@ static void dispatch(struct exchange *x)
 	connection_set_deadline(x->connection, UINT64_MAX);
 	if (strbuf_error(&x->body)) {
 		rpc_set_error(&e, RPC_RESOURCE_EXHAUSTED, "a request has at most %u bytes",
-			 x->server->o.max_request_bytes);
+			      x->server->o.max_request_bytes);
 		exchange_fail(x, &e);
 	} else if (method) {
 		connect_begin(x, method);

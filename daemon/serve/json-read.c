@@ -63,9 +63,10 @@ static int lex_number_text(struct json_lexer *x, struct strbuf *text)
 	if (!quoted)
 		return 0;
 	/* What stands in quotes has to be a number to its last byte, without white space. */
-	inner = (struct json_lexer){
-		.p = text->data, .end = text->data + text->len, .begin = text->data, .error = x->error
-	};
+	inner = (struct json_lexer){ .p = text->data,
+				     .end = text->data + text->len,
+				     .begin = text->data,
+				     .error = x->error };
 	if (text->len == 0 || text->data[0] == ' ' || json_lex_number(&inner, &number) < 0 ||
 	    inner.p != inner.end || number.len != text->len)
 		return json_fail(x, "a number is expected");
@@ -540,10 +541,12 @@ static int read_message(struct json_lexer *x, ProtobufCMessage *m)
 }
 
 int json_read_message(const ProtobufCMessageDescriptor *d, const char *s, size_t len,
-		      size_t max_elements, ProtobufCMessage **ret, char error[static JSON_ERROR_MAX])
+		      size_t max_elements, ProtobufCMessage **ret,
+		      char error[static JSON_ERROR_MAX])
 {
-	struct json_lexer x = { .p = s, .end = s + len, .begin = s, .elements = max_elements,
-				.error = error };
+	struct json_lexer x = {
+		.p = s, .end = s + len, .begin = s, .elements = max_elements, .error = error
+	};
 	ProtobufCMessage *m = NULL;
 	int r = read_submessage(&x, d, &m);
 

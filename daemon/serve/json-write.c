@@ -181,8 +181,8 @@ static bool is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 /* JSON keys are strings whatever the type of the map's key is. */
 static void write_map_key(const ProtobufCFieldDescriptor *f, const void *p, struct strbuf *out)
 {
-	bool quoted = f->type == PROTOBUF_C_TYPE_STRING || (f->type != PROTOBUF_C_TYPE_BOOL &&
-							    field_element_size(f) == 8);
+	bool quoted = f->type == PROTOBUF_C_TYPE_STRING ||
+		      (f->type != PROTOBUF_C_TYPE_BOOL && field_element_size(f) == 8);
 
 	if (!quoted)
 		strbuf_putc(out, '"');

@@ -27,7 +27,8 @@ void json_write_string(const char *s, size_t len, struct strbuf *out);
  * message is freed with protobuf_c_message_free_unpacked(m, NULL).
  */
 int json_read_message(const ProtobufCMessageDescriptor *d, const char *s, size_t len,
-		      size_t max_elements, ProtobufCMessage **ret, char error[static JSON_ERROR_MAX]);
+		      size_t max_elements, ProtobufCMessage **ret,
+		      char error[static JSON_ERROR_MAX]);
 
 /* Standard or URL-safe alphabet, padded or not. -EBADMSG. */
 int json_decode_base64(const char *s, size_t len, uint8_t **ret, size_t *ret_len);

@@ -21,7 +21,8 @@ static inline size_t *message_count(const ProtobufCMessage *m, const ProtobufCFi
 }
 
 /* X_case of a oneof, has_X of an optional scalar: both as wide as an int. */
-static inline uint32_t *message_quantifier(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+static inline uint32_t *message_quantifier(const ProtobufCMessage *m,
+					   const ProtobufCFieldDescriptor *f)
 {
 	return (uint32_t *)((char *)m + f->quantifier_offset);
 }

@@ -12,7 +12,8 @@
 
 #define LIST_BUCKETS 60
 #define LIST_BUCKETS_MAX 360
-#define LIST_BYTES (8 << 20) /* an answer ends behind the bucket that exceeds this: the cursor goes on */
+#define LIST_BYTES \
+	(8 << 20) /* an answer ends behind the bucket that exceeds this: the cursor goes on */
 #define UUID_MAX 64
 
 struct bucket_message *bucket_message_free(struct bucket_message *m)

@@ -352,7 +352,8 @@ int method_label_values(struct call *c, struct worker *w)
 	if (r >= 0)
 		r = begin(c, w, m->selection, &sel, &src);
 	if (r >= 0)
-		r = query_label_values(&src.query, &sel, (enum filter_key)key, offset, limit, &values);
+		r = query_label_values(&src.query, &sel, (enum filter_key)key, offset, limit,
+				       &values);
 	if (r < 0)
 		return r;
 	return reply_values(c, values, offset);

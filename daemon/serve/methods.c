@@ -55,10 +55,12 @@ int method_status(struct call *c, struct worker *w)
 int method_profile_types(struct call *c, struct worker *w)
 {
 	static const char *const descriptions[PROFILE_TYPE_N] = {
-		[PROFILE_ON_CPU] = "What ran on a CPU: sampled stacks, and the time they stand for.",
+		[PROFILE_ON_CPU] =
+			"What ran on a CPU: sampled stacks, and the time they stand for.",
 		[PROFILE_OFF_CPU] = "What waited, by cause: exact time per thread, stacks sampled.",
 		[PROFILE_SYSCALLS] = "System calls: exact counts by number and errno.",
-		[PROFILE_FUTEX] = "Waits for locks in user space: count, time and longest, by lock.",
+		[PROFILE_FUTEX] =
+			"Waits for locks in user space: count, time and longest, by lock.",
 	};
 	Sysprofd__V1__ProfileTypesResponse m = SYSPROFD__V1__PROFILE_TYPES_RESPONSE__INIT;
 	Sysprofd__V1__ProfileTypeInfo infos[PROFILE_TYPE_N], *types[PROFILE_TYPE_N];

@@ -148,7 +148,7 @@ static void put_durations(struct strbuf *b, const struct duration_histogram *all
 	     "Time from a request's first byte to its answer's last.");
 	for (int m = 0; m < METRIC_N; m++) {
 		const struct duration_histogram *h = &all[m];
-		const char *name = m >= METHOD_MAX ? others[m - METHOD_MAX]
+		const char *name = m >= METHOD_MAX	   ? others[m - METHOD_MAX]
 				   : (size_t)m < n_methods ? methods[m].name
 							   : NULL;
 		uint64_t n = 0;
@@ -215,10 +215,11 @@ static bool read_stat(unsigned long long *start, unsigned long long *virtual_byt
 	if (read_file_at(AT_FDCWD, "/proc/self/stat", 4096, &b) < 0)
 		return false;
 	p = strrchr(b.data ?: "", ')');
-	return p && sscanf(p + 1,
-			   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-			   "%*d %llu %llu %llu",
-			   start, virtual_bytes, resident_pages) == 3;
+	return p &&
+	       sscanf(p + 1,
+		      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+		      "%*d %llu %llu %llu",
+		      start, virtual_bytes, resident_pages) == 3;
 }
 
 static double boot_time_seconds(void)

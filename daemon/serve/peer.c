@@ -2,6 +2,7 @@
 #include <grp.h>
 #include <sys/socket.h>
 
+#include "base/log.h"
 #include "serve/peer.h"
 
 #define GROUPS_MAX 65536 /* NGROUPS_MAX of the kernel */
@@ -33,6 +34,16 @@ static int find_group(const char *name, gid_t *ret)
 	return -ERANGE;
 }
 
+static bool knows_group(const char *name, gid_t *ret)
+{
+	int r = find_group(name, ret);
+
+	if (r < 0)
+		log_info("socket: group %s grants nothing: %s", name,
+			 r == -ENOENT ? "it does not exist" : strerrordesc_np(-r));
+	return r == 0;
+}
+
 void access_policy_done(struct access_policy *a)
 {
 	for (size_t i = 0; i < a->n_grants; i++)
@@ -42,15 +53,11 @@ void access_policy_done(struct access_policy *a)
 }
 
 int access_policy_init(struct access_policy *a, const char *group, const struct access_rule *rules,
-		       size_t n_rules, size_t *ret_unknown)
+		       size_t n_rules)
 {
-	size_t unknown = 0;
-
 	*a = (struct access_policy){};
-	if (!str_empty(group)) {
-		a->has_admin_gid = find_group(group, &a->admin_gid) == 0;
-		unknown += !a->has_admin_gid;
-	}
+	if (!str_empty(group))
+		a->has_admin_gid = knows_group(group, &a->admin_gid);
 	if (n_rules > 0) {
 		a->grants = new0(struct access_grant, n_rules);
 		if (!a->grants)
@@ -59,10 +66,8 @@ int access_policy_init(struct access_policy *a, const char *group, const struct 
 	for (size_t i = 0; i < n_rules; i++) {
 		struct access_grant *g = &a->grants[a->n_grants];
 
-		if (find_group(rules[i].group, &g->gid) < 0) {
-			unknown++;
+		if (!knows_group(rules[i].group, &g->gid))
 			continue;
-		}
 		g->unit = strdup(rules[i].unit);
 		if (!g->unit) {
 			access_policy_done(a);
@@ -70,7 +75,6 @@ int access_policy_init(struct access_policy *a, const char *group, const struct 
 		}
 		a->n_grants++;
 	}
-	*ret_unknown = unknown;
 	return 0;
 }
 
@@ -122,7 +126,7 @@ int peer_new(const struct access_policy *a, int fd, struct peer **ret)
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return negative_errno();
 	/* The kernel says how many there are when they do not fit. */
-	for (len = 64 * sizeof(gid_t);; ) {
+	for (len = 64 * sizeof(gid_t);;) {
 		socklen_t have = len;
 
 		free(gids);

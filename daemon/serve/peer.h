@@ -18,12 +18,12 @@ struct access_policy {
 	struct access_grant {
 		gid_t gid;
 		char *unit;
-	} *grants;
+	} * grants;
 	size_t n_grants;
 };
-/* A group that does not exist grants nothing; *ret_unknown counts them. */
+/* A group that does not exist grants nothing, and is named in the log. */
 int access_policy_init(struct access_policy *a, const char *group, const struct access_rule *rules,
-		       size_t n_rules, size_t *ret_unknown);
+		       size_t n_rules);
 void access_policy_done(struct access_policy *a);
 
 /* Shared by a connection and the requests that outlive it. The count is the main thread's. */

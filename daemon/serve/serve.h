@@ -39,14 +39,15 @@ struct serve_ops {
 	/* Fills everything but `host`; strings are malloc'ed as protobuf-c wants them. */
 	int (*status)(void *ctx, Sysprofd__V1__StatusResponse *ret);
 	/* -EBUSY with *ret_why (static): too many bursts, or over the budget. -EINVAL: a bad rate. */
-	int (*record_start)(void *ctx, double hz, const struct selection *sel, struct record_session **ret,
-			    const char **ret_why);
+	int (*record_start)(void *ctx, double hz, const struct selection *sel,
+			    struct record_session **ret, const char **ret_why);
 	/* Samples so far; with ret_profile the burst ends and its profile is handed over. */
-	int (*record_read)(void *ctx, struct record_session *s, uint64_t *ret_samples, uint64_t *ret_lost,
-			   struct profile **ret_profile);
+	int (*record_read)(void *ctx, struct record_session *s, uint64_t *ret_samples,
+			   uint64_t *ret_lost, struct profile **ret_profile);
 	void (*record_free)(void *ctx, struct record_session *s); /* ends it if it still runs */
 	int (*put_work)(void *ctx, const char *name, const char *const *labels, size_t n_labels,
-			uint64_t count, uint64_t wall_ns); /* labels: "key=value"; -ENOSPC: too many series */
+			uint64_t count,
+			uint64_t wall_ns); /* labels: "key=value"; -ENOSPC: too many series */
 };
 
 struct serve_options {
@@ -65,14 +66,14 @@ struct serve_options {
 	struct access_rule {
 		char *group;
 		char *unit;
-	} *rules;
+	} * rules;
 	size_t n_rules;
 };
 
 struct server;
 
-int server_new(sd_event *event, const struct serve_options *o, const struct serve_ops *ops, void *ctx,
-	       struct server **ret);
+int server_new(sd_event *event, const struct serve_options *o, const struct serve_ops *ops,
+	       void *ctx, struct server **ret);
 struct server *server_free(struct server *s);
 DEFINE_CLEANUP(struct server *, server_free)
 

@@ -51,17 +51,13 @@ struct server *server_free(struct server *s)
 
 static int start(struct server *s, const struct serve_options *o)
 {
-	size_t unknown_groups;
 	int r = options_copy(o, &s->o);
 
 	if (r < 0)
 		return r;
-	r = access_policy_init(&s->policy, o->group, o->rules, o->n_rules, &unknown_groups);
+	r = access_policy_init(&s->policy, o->group, o->rules, o->n_rules);
 	if (r < 0)
 		return r;
-	if (unknown_groups > 0)
-		log_warning("socket: %zu of the configured groups do not exist and grant nothing",
-			    unknown_groups);
 	r = worker_pool_new(s->event, MAX(s->o.workers, 1U), QUEUE_MAX, s->o.store_directory,
 			    &s->pool);
 	if (r < 0)

@@ -60,7 +60,8 @@ int source_open(struct source *src, struct call *c, struct worker *w, uint64_t u
 	struct server *s = c->server;
 	int r;
 
-	*src = (struct source){ .query.reader = worker_reader(w), .query.cancelled = &c->cancelled };
+	*src = (struct source){ .query.reader = worker_reader(w),
+				.query.cancelled = &c->cancelled };
 	if (until_wall_ns < wall_now_ns() - RECENT_NS)
 		return 0;
 	pthread_mutex_lock(&s->snapshot_lock);

@@ -176,9 +176,9 @@ void stream_begin(struct stream *t, struct exchange *x, uint64_t deadline_mono_n
 		return;
 	stream_ref(t);
 	ok = MHD_add_response_header(r, "Content-Type",
-				     t->format.codec == CODEC_JSON ? "application/connect+json"
-								   : "application/connect+proto") ==
-	     MHD_YES;
+				     t->format.codec == CODEC_JSON
+					     ? "application/connect+json"
+					     : "application/connect+proto") == MHD_YES;
 	if (t->format.gzip)
 		ok &= MHD_add_response_header(r, "Connect-Content-Encoding", "gzip") == MHD_YES;
 	if (ok && MHD_queue_response(x->mhd, MHD_HTTP_OK, r) == MHD_YES)

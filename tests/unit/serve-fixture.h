@@ -42,7 +42,7 @@ struct fake {
 struct fixture {
 	struct fake fake;
 	struct serve_options options;
-	char dir[64], path[96];
+	char dir[64], path[96], store[96];
 	pthread_t thread;
 	int stop_fd, publish_fd;
 	struct server *server;
@@ -84,8 +84,8 @@ static inline void add_process(struct bucket *b, uint32_t pid, uint32_t uid, con
 	assert_int_equal(columns_add(&b->columns[PROFILE_ON_CPU], series, leaf, 0, 0, samples,
 				     samples * 1000, 0),
 			 0);
-	assert_int_equal(columns_add(&b->columns[PROFILE_SYSCALLS], series, 0, SYSCALL_KEY(0, 39, 0),
-				     0, samples * 10, 0, 0),
+	assert_int_equal(columns_add(&b->columns[PROFILE_SYSCALLS], series, 0,
+				     SYSCALL_KEY(0, 39, 0), 0, samples * 10, 0, 0),
 			 0);
 }
 

@@ -260,16 +260,21 @@ static void test_base64(void **state)
 	static const struct {
 		const char *in, *out;
 	} good[] = {
-		{ "", "" },	    { "YQ==", "a" },	   { "YQ", "a" }, { "YWI=", "ab" },
-		{ "YWJj", "abc" },  { "-_-_", "\xfb\xff\xbf" }, { "+/+/", "\xfb\xff\xbf" },
+		{ "", "" },
+		{ "YQ==", "a" },
+		{ "YQ", "a" },
+		{ "YWI=", "ab" },
+		{ "YWJj", "abc" },
+		{ "-_-_", "\xfb\xff\xbf" },
+		{ "+/+/", "\xfb\xff\xbf" },
 	};
 	static const char *const bad[] = { "Y", "YWJjZ", "Y!==", "YW Jj", "YQ=a" };
 	uint8_t *data;
 	size_t len;
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
-		assert_int_equal(
-			json_decode_base64(good[i].in, strlen(good[i].in), &data, &len), 0);
+		assert_int_equal(json_decode_base64(good[i].in, strlen(good[i].in), &data, &len),
+				 0);
 		assert_int_equal(len, strlen(good[i].out));
 		assert_memory_equal(data, good[i].out, len);
 		free(data);

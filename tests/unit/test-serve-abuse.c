@@ -517,7 +517,8 @@ static void test_stops_when_busy(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
 		fds[i] = i == 0 ? open_watch(f) : dial(f);
 		if (i == 1)
-			send_post(fds[i], SERVICE "Record", STREAM_JSON, record, sizeof(record) - 1);
+			send_post(fds[i], SERVICE "Record", STREAM_JSON, record,
+				  sizeof(record) - 1);
 		if (i > 2)
 			send_post(fds[i], SERVICE "Status", JSON, "{}", 2);
 	}

@@ -321,6 +321,101 @@ static void test_list_buckets_without_store(void **state)
 	expect_error(*state, SERVICE "ListBuckets", JSON, "{}", 503, "unavailable");
 }
 
+/* ---- ListBuckets, with a real store -------------------------------------------------------------- */
+
+static int setup_store(void **state)
+{
+	struct fixture *f = fixture_new();
+	struct store_options o = { .max_bytes = 64 << 20, .repack_buckets = 60 };
+	struct store *store;
+
+	snprintf(f->store, sizeof(f->store), "%s/store", f->dir);
+	o.directory = f->options.store_directory = f->store;
+	assert_int_equal(store_open(&o, &store), 0);
+	for (uint64_t i = 0; i < 5; i++) {
+		struct bucket *b = make_bucket((1000 + i * 10) * NSEC_PER_SEC);
+
+		assert_int_equal(store_append(store, b), 0);
+		bucket_free(b);
+	}
+	store_close(store);
+	*state = f;
+	return fixture_start(f);
+}
+
+static int teardown_store(void **state)
+{
+	struct fixture *f = *state;
+	char command[160];
+
+	snprintf(command, sizeof(command), "rm -r %s", f->store);
+	assert_int_equal(system(command), 0);
+	return teardown(state);
+}
+
+static Sysprofd__V1__ListBucketsResponse *list_buckets(struct fixture *f, const char *cursor,
+						       uint32_t limit)
+{
+	Sysprofd__V1__ListBucketsRequest m = SYSPROFD__V1__LIST_BUCKETS_REQUEST__INIT;
+	Sysprofd__V1__ListBucketsResponse *answer;
+	uint8_t body[256];
+	struct reply r;
+
+	m.after_cursor = (char *)cursor;
+	m.limit = limit;
+	post(f, SERVICE "ListBuckets", PROTO, body,
+	     sysprofd__v1__list_buckets_request__pack(&m, body), &r);
+	assert_int_equal(r.status, 200);
+	answer = sysprofd__v1__list_buckets_response__unpack(NULL, r.body.len,
+							     (uint8_t *)r.body.data);
+	assert_non_null(answer);
+	reply_done(&r);
+	return answer;
+}
+
+static void test_list_buckets(void **state)
+{
+	Sysprofd__V1__ListBucketsResponse *a;
+	char cursor[128] = "";
+	size_t n = 0;
+
+	/* Two at a time, until there are none. */
+	for (int i = 0; i < 4; i++) {
+		a = list_buckets(*state, cursor, 2);
+		assert_false(a->resync);
+		assert_int_equal(a->n_buckets, i < 2 ? 2 : i == 2 ? 1 : 0);
+		for (size_t k = 0; k < a->n_buckets; k++, n++) {
+			assert_int_equal(a->buckets[k]->start_ns, (1000 + n * 10) * NSEC_PER_SEC);
+			assert_int_equal(a->buckets[k]->n_profiles, 4);
+			assert_int_equal(a->buckets[k]->profiles[0]->coverage->samples, 100);
+		}
+		snprintf(cursor, sizeof(cursor), "%s", a->next_cursor);
+		sysprofd__v1__list_buckets_response__free_unpacked(a, NULL);
+	}
+	/* A cursor of another store: everything again, and the client is told. */
+	a = list_buckets(*state, "00000000000000000000000000000000:3", 0);
+	assert_true(a->resync);
+	assert_int_equal(a->n_buckets, 5);
+	sysprofd__v1__list_buckets_response__free_unpacked(a, NULL);
+	expect_error(*state, SERVICE "ListBuckets", JSON, "{\"afterCursor\":\"x\"}", 400, "cursor");
+	expect_error(*state, SERVICE "ListBuckets", JSON, "{\"afterCursor\":\"a:\"}", 400,
+		     "cursor");
+	expect_error(*state, SERVICE "ListBuckets", JSON, "{\"limit\":361}", 400, "360");
+}
+
+static void test_stored_history(void **state)
+{
+	struct reply r;
+
+	post_json(*state, "Top",
+		  "{\"selection\":{\"fromNs\":\"1000000000000\",\"untilNs\":\"1020000000000\"}}",
+		  &r);
+	assert_int_equal(r.status, 200);
+	/* Two buckets of the five. */
+	assert_non_null(strstr(r.body.data, "\"self\":\"140000000\""));
+	reply_done(&r);
+}
+
 static void test_deadline(void **state)
 {
 	struct fixture *f = *state;
@@ -487,7 +582,8 @@ static int look_as(struct fixture *f, uid_t uid)
 		bad |= r.status != 200;
 		bad |= (strstr(r.body.data, "\"alpha\"") != NULL) != (uid == UID_ALICE) ? 2 : 0;
 		bad |= (strstr(r.body.data, "\"beta\"") != NULL) != (uid == UID_BOB) ? 4 : 0;
-		bad |= strstr(r.body.data, uid == UID_ALICE ? "\"30000000\"" : "\"70000000\"") ? 0 : 8;
+		bad |= strstr(r.body.data, uid == UID_ALICE ? "\"30000000\"" : "\"70000000\"") ? 0
+											       : 8;
 		_exit(bad);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -550,6 +646,8 @@ int main(void)
 		cmocka_unit_test(test_gzip),
 		cmocka_unit_test(test_put_work),
 		cmocka_unit_test(test_list_buckets_without_store),
+		cmocka_unit_test_setup_teardown(test_list_buckets, setup_store, teardown_store),
+		cmocka_unit_test_setup_teardown(test_stored_history, setup_store, teardown_store),
 		cmocka_unit_test(test_deadline),
 		cmocka_unit_test(test_metrics),
 		cmocka_unit_test(test_pprof),

@@ -128,9 +128,11 @@ static void test_amplification(void **state)
 static void test_nesting(void **state)
 {
 	ProtobufCMessageDescriptor d = { .magic = PROTOBUF_C__MESSAGE_DESCRIPTOR_MAGIC };
-	ProtobufCFieldDescriptor field = { .name = "self", .id = 1,
+	ProtobufCFieldDescriptor field = { .name = "self",
+					   .id = 1,
 					   .label = PROTOBUF_C_LABEL_OPTIONAL,
-					   .type = PROTOBUF_C_TYPE_MESSAGE, .descriptor = &d };
+					   .type = PROTOBUF_C_TYPE_MESSAGE,
+					   .descriptor = &d };
 	_cleanup_(strbuf_done) struct strbuf b = {};
 	const char *error = NULL;
 
@@ -186,10 +188,10 @@ static void test_random_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	      cmocka_unit_test(test_lengths),
-		cmocka_unit_test(test_varints),	      cmocka_unit_test(test_tags),
-		cmocka_unit_test(test_strings),	      cmocka_unit_test(test_amplification),
-		cmocka_unit_test(test_nesting),	      cmocka_unit_test(test_random_bytes),
+		cmocka_unit_test(test_good),	cmocka_unit_test(test_lengths),
+		cmocka_unit_test(test_varints), cmocka_unit_test(test_tags),
+		cmocka_unit_test(test_strings), cmocka_unit_test(test_amplification),
+		cmocka_unit_test(test_nesting), cmocka_unit_test(test_random_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

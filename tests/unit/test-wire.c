@@ -30,7 +30,9 @@ static void add_row(struct profile *p, uint32_t series, uint32_t stack, uint32_t
 static struct profile *make_profile(enum profile_type type)
 {
 	struct binary elf = { .kind = BINARY_ELF };
-	struct frame f = { .kind = FRAME_NATIVE, .flags = FRAME_NAMED, .offset = 0x1000, .line = 7 };
+	struct frame f = {
+		.kind = FRAME_NATIVE, .flags = FRAME_NAMED, .offset = 0x1000, .line = 7
+	};
 	struct series s = { .pid = 12, .tid = 13, .uid = 14, .start = 15 };
 	struct lock lock = { .flags = 1, .address = 0x7f00, .offset = 0x40 };
 	struct profile *p;

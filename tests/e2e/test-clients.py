@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Clients that are not ours, and clients that misbehave, against the real daemon."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from harness import BUILD, HERE, SYSPROFCTL, main, rows_by_name, workload
+
+BUF = "@bufbuild/buf@1.75.0"
+PROTO = os.path.join(HERE, "../../proto")
+SERVICE = "sysprofd.v1.ProfileService"
+UIDS = (54321, 54322)
+
+
+def buf():
+    """The buf program, installed below the build directory the first time."""
+    directory = os.path.join(BUILD, "node")
+    program = os.path.join(directory, "node_modules/.bin/buf")
+    if not os.path.exists(program):
+        os.makedirs(directory, exist_ok=True)
+        subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", directory, BUF],
+                       check=True, timeout=300, stdin=subprocess.DEVNULL)
+    return program
+
+
+def messages(text):
+    """The JSON objects that follow one another in text."""
+    decoder, at, found = json.JSONDecoder(), 0, []
+    text = text.strip()
+    while at < len(text):
+        value, at = decoder.raw_decode(text, at)
+        found.append(value)
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return found
+
+
+def call(d, method, request):
+    r = subprocess.run([buf(), "curl", "--schema", PROTO, "--unix-socket", d.socket, "-d", json.dumps(request),
+                        f"http://localhost/{SERVICE}/{method}"], capture_output=True, timeout=60)
+    return r.returncode, messages(r.stdout.decode()), r.stderr.decode()
+
+
+def test_buf_lint(t):
+    subprocess.run([buf(), "lint", "."], cwd=PROTO, check=True)
+
+
+def test_buf_unary(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "99"}})
+    truth = t.run(workload("shares"), 2)
+    time.sleep(1.2)
+    code, out, err = call(d, "Status", {})
+    assert code == 0 and out[0]["collectors"][0]["name"] == "on-cpu", err
+    code, out, err = call(d, "Top", {"selection": {"filters": [{"key": "pid", "glob": str(truth["pid"])}]}})
+    assert code == 0, err
+    rows = rows_by_name(out[0])
+    assert int(rows["alpha"]["self"]) > int(rows["beta"]["self"]) > 0, rows
+    code, out, err = call(d, "Merge", {"selection": {"type": "PROFILE_TYPE_SYSCALLS"}, "maxNodes": 100})
+    assert code == 0 and int(out[0]["profile"]["coverage"]["total"]) > 0, err
+    code, out, err = call(d, "Top", {"selection": {"filters": [{"key": "nose"}]}})
+    assert code != 0 and "invalid_argument" in err and "nose" in err, (code, out, err)
+
+
+def test_buf_streams(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "99"}})
+    spin = t.spawn(workload("shares"), 20)
+    code, out, err = call(d, "Record", {"rateHz": 299, "seconds": 2.5, "filters": [
+        {"key": "pid", "glob": str(spin.pid)}]})
+    assert code == 0, err
+    assert len(out) >= 3, out
+    assert all("profile" not in m for m in out[:-1]), out
+    profile = out[-1]["profile"]
+    samples, total = int(profile["coverage"]["samples"]), int(profile["coverage"]["total"])
+    assert samples > 50 and abs(total / samples * 299 / 1e9 - 1) < 0.1, profile["coverage"]
+    assert "alpha" in profile["strings"]
+    # The program is a script's child: a group of its own lets the signal reach it.
+    watch = t.spawn(buf(), "curl", "--schema", PROTO, "--unix-socket", d.socket, "-d", "{}",
+                    f"http://localhost/{SERVICE}/Watch", start_new_session=True)
+    time.sleep(8)
+    os.killpg(watch.pid, signal.SIGTERM)
+    text, _ = watch.communicate(timeout=10)
+    # Buckets of one second; the last object may be cut.
+    assert text.count(b'"sequence"') >= 2, text[:500]
+
+
+def test_cursor_follows(t):
+    """What ListBuckets hands out one after another adds up to what Top says of the same range."""
+    d = t.daemon()
+    t.run(workload("shares"), 2)
+    time.sleep(3)
+    cursor, total, seen = "", 0, []
+    while True:
+        code, out, err = call(d, "ListBuckets", {"afterCursor": cursor, "type": "PROFILE_TYPE_SYSCALLS", "limit": 2})
+        assert code == 0, err
+        if not out[0].get("buckets"):
+            break
+        for b in out[0]["buckets"]:
+            seen.append(b)
+            total += int(b["profiles"][0]["coverage"].get("total", 0))
+        cursor = out[0]["nextCursor"]
+    assert [int(b["sequence"]) for b in seen] == sorted({int(b["sequence"]) for b in seen})
+    first, last = int(seen[0]["startNs"]), int(seen[-1]["startNs"]) + 1
+    code, out, err = call(d, "Top", {"selection": {"type": "PROFILE_TYPE_SYSCALLS", "fromNs": str(first),
+                                                   "untilNs": str(last)}})
+    assert code == 0 and int(out[0]["coverage"]["total"]) == total > 0, (out, total)
+
+
+def curl(d, path, *args):
+    return subprocess.run(["curl", "-sS", "--unix-socket", d.socket, *args, "http://localhost" + path],
+                          capture_output=True, timeout=30, check=True).stdout
+
+
+def test_promtool(t):
+    d = t.daemon()
+    time.sleep(2.5)
+    curl(d, f"/{SERVICE}/Status", "-H", "Content-Type: application/json", "-d", "{}")
+    text = curl(d, "/metrics")
+    r = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
+    assert r.returncode == 0, r.stderr.decode() + r.stdout.decode()
+    for name in ("sysprofd_samples_total{type=\"syscalls\"}", "sysprofd_store_bytes", "sysprofd_build_info",
+                 "sysprofd_rpc_duration_seconds_count{method=\"Status\"} 1", "process_resident_memory_bytes"):
+        assert name in text.decode(), name
+
+
+def test_go_pprof(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "199"}})
+    t.run(workload("shares"), 3)
+    time.sleep(1.2)
+    path = os.path.join(t.directory, "p.pb.gz")
+    start = time.monotonic()
+    curl(d, "/debug/pprof/profile?seconds=30", "-o", path)
+    assert time.monotonic() - start < 5
+    out = subprocess.run(["go", "tool", "pprof", "-top", path], capture_output=True, check=True, timeout=60).stdout
+    assert b"Type: cpu" in out and b" alpha" in out, out.decode()
+
+
+def become(uid):
+    def change():
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+    return change
+
+
+def test_two_uids(t):
+    """Each sees its own processes, and no kernel addresses; root sees all."""
+    os.chmod(t.directory, 0o755)
+    programs = {}
+    for path in (SYSPROFCTL, workload("shares")):
+        programs[path] = shutil.copy(path, t.directory)
+    d = t.daemon({"collect": {"on-cpu-rate": "199"}})
+    os.chmod(d.directory, 0o755)
+    spins = [t.spawn(programs[workload("shares")], 4, preexec_fn=become(u)) for u in UIDS]
+    for p in spins:
+        t.finish(p)
+    time.sleep(1.2)
+
+    def pids(uid):
+        out = subprocess.run([programs[SYSPROFCTL], "--socket", d.socket, "top", "--by", "process", "-n", "10000",
+                              "--format", "json"], capture_output=True, check=True, timeout=30,
+                             preexec_fn=become(uid) if uid else None).stdout
+        return {r["pid"] for r in json.loads(out)["rows"] if r.get("pid")}
+
+    for own, other in ((0, 1), (1, 0)):
+        seen = pids(UIDS[own])
+        # Beside it, sysprofctl itself may be there.
+        assert spins[own].pid in seen and len(seen) <= 3, (seen, spins[own].pid)
+        assert spins[other].pid not in seen and d.process.pid not in seen, seen
+    assert pids(0) > {p.pid for p in spins}
+
+
+def hang(d, data=b"P"):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(d.socket)
+    s.send(data)
+    return s
+
+
+def test_crowd(t):
+    """200 that hang after one byte while another is answered within a second."""
+    d = t.daemon()
+    time.sleep(1.2)
+    before = d.status()["memory"]["rss_bytes"]
+    crowd = [hang(d) for _ in range(200)]
+    time.sleep(0.2)
+    start = time.monotonic()
+    d.status()
+    assert time.monotonic() - start < 1
+    busy = 0
+    for s in crowd:
+        s.settimeout(0.01)
+        try:
+            busy += s.recv(100).startswith(b"HTTP/1.1 503")
+        except TimeoutError:
+            pass
+    assert 130 <= busy <= 140, busy
+    assert d.status()["memory"]["rss_bytes"] < before + (16 << 20)
+    for s in crowd:
+        s.close()
+
+
+def test_leaves_in_the_middle(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "499"}})
+    t.run(workload("stacks"), 3)
+    time.sleep(1.2)
+    body = json.dumps({"maxNodes": 100000}).encode()
+    request = (f"POST /{SERVICE}/Merge HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+               f"Content-Length: {len(body)}\r\n\r\n").encode() + body
+    for _ in range(20):
+        s = hang(d, request)
+        s.recv(1000)
+        s.close()
+    assert d.process.poll() is None
+    d.status()
+
+
+main(__name__)
