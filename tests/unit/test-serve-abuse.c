@@ -16,7 +16,7 @@ static void put_text(int fd, const char *text)
 static void test_crowd_that_hangs(void **state)
 {
 	struct fixture *f = *state;
-	int fds[CROWD], busy = 0, alive = 0;
+	int fds[CROWD], busy = 0, shed = 0, alive = 0;
 	uint64_t start;
 	struct reply r;
 
@@ -39,14 +39,17 @@ static void test_crowd_that_hangs(void **state)
 		if (readable(fds[i], 0)) {
 			receive_reply(fds[i], &r);
 			busy += r.status == 503 && r.complete && strstr(r.head, "Retry-After: 1");
+			shed += r.status == 0;
 			reply_done(&r);
 		} else {
 			alive++;
 		}
 		close(fds[i]);
 	}
-	assert_in_range(busy, CROWD - 64 - 1, CROWD - 60);
-	assert_in_range(alive, 60, 64);
+	/* Who had waited for longer than a tenth of a second had to make room, without a word. */
+	assert_int_equal(busy + shed + alive, CROWD);
+	assert_in_range(alive, 50, 64);
+	assert_true(busy > 0);
 	assert_alive(f);
 }
 
@@ -226,7 +229,7 @@ static void test_slow_reader_is_not_waited_for(void **state)
 	struct fixture *f = *state;
 	int fds[4];
 
-	f->fake.big_counters = 100000;
+	f->fake.big_counters = 20000; /* more than the sockets hold */
 	for (int i = 0; i < 4; i++) {
 		fds[i] = dial(f);
 		send_post(fds[i], SERVICE "Status", JSON, "{}", 2);
