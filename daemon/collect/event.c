@@ -189,20 +189,24 @@ static void apply_comm(struct process_table *t, const struct sideband_event *e)
 	}
 }
 
-/* The kernel maps the executable first, then the loader, which maps the rest. */
-static void note_executable(struct process *p, struct object *o)
+/*
+ * The kernel maps the executable first, then the loader, which maps the rest. The path is the record's: the
+ * object may have been seen under another one.
+ */
+static void note_executable(struct process *p, struct object *o, const struct sideband_event *e)
 {
 	struct process_table *t = p->table;
 
 	if (o->kind != BINARY_ELF)
 		return;
-	if (!p->exe) {
-		names_set(&t->names, &p->exe, names_get(&t->names, o->path, strlen(o->path)));
+	if (!p->exe)
 		process_set_object(p, &p->exe_object, object_ref(o));
-	} else if (!p->program && p->exe_object && o != p->exe_object &&
-		   is_loader(p->exe_object->name)) {
+	else if (!p->program && p->exe_object && o != p->exe_object &&
+		 is_loader(path_base_name(p->exe->s)))
 		process_set_object(p, &p->program, object_ref(o));
-	}
+	else
+		return;
+	names_set(&t->names, &p->exe, names_get(&t->names, e->text, e->text_len));
 }
 
 static void apply_mmap(struct process_table *t, const struct sideband_event *e)
@@ -233,7 +237,7 @@ static void apply_mmap(struct process_table *t, const struct sideband_event *e)
 		t->refused_mappings++;
 		return;
 	}
-	note_executable(p, m.object);
+	note_executable(p, m.object, e);
 	m.offset = m.object->kind == BINARY_ELF ? e->offset : 0;
 	if (image_add(p->image, t->o.max_mappings, &m) < 0)
 		t->refused_mappings++;

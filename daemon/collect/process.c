@@ -197,6 +197,13 @@ void process_set_object(struct process *p, struct object **slot, struct object *
 	*slot = o;
 }
 
+const char *path_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 void process_clear_data(struct process *p)
 {
 	for (size_t i = 0; i < p->n_data; i++)
@@ -352,7 +359,7 @@ void process_labels(struct process *p, struct process_labels *ret)
 	exe = p->program ?: p->exe_object;
 	*ret = (struct process_labels){
 		.comm = name_str(p->comm),
-		.exe = p->program ? p->program->path : name_str(p->exe),
+		.exe = name_str(p->exe),
 		.unit = name_str(p->unit),
 		.cgroup = name_str(p->cgroup),
 		.container = name_str(p->container),
@@ -364,7 +371,7 @@ void process_labels(struct process *p, struct process_labels *ret)
 		.is_private = p->is_private || (p->exe_object && p->exe_object->privileged),
 	};
 	if (p->program && is_loader(ret->comm))
-		ret->comm = p->program->name;
+		ret->comm = path_base_name(ret->exe);
 }
 
 /* ---- time ------------------------------------------------------------------------------------------------ */

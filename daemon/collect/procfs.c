@@ -321,6 +321,22 @@ int proc_each_pid(int dir_fd, const char *path, proc_pid_fn fn, void *ctx)
 	return 0;
 }
 
+/* Newlines in paths are shown as \\012, and nothing else is escaped. */
+static size_t unescape(char *path, size_t len)
+{
+	size_t out = 0;
+
+	for (size_t i = 0; i < len; out++) {
+		if (len - i >= 4 && memcmp(path + i, "\\012", 4) == 0) {
+			path[out] = '\n';
+			i += 4;
+		} else {
+			path[out] = path[i++];
+		}
+	}
+	return out;
+}
+
 /* Gives fn every whole line in buf and moves the rest to its front. */
 static int take_lines(char *buf, size_t *len, proc_map_fn fn, void *ctx, int *n_maps)
 {
@@ -332,6 +348,7 @@ static int take_lines(char *buf, size_t *len, proc_map_fn fn, void *ctx, int *n_
 
 		if (proc_parse_map(p, (size_t)(nl - p), &m) == 0) {
 			(*n_maps)++;
+			m.path_len = unescape((char *)m.path, m.path_len);
 			r = fn(ctx, &m);
 			if (r != 0)
 				return r;

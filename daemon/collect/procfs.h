@@ -40,11 +40,11 @@ struct proc_map {
 	uint64_t dev, ino; /* makedev() form; 0 for anonymous memory */
 	bool write, exec, shared;
 	bool deleted; /* " (deleted)" stripped from path */
-	const char *path; /* not terminated; "" for anonymous memory; newlines are still \012 */
+	const char *path; /* not terminated; "" for anonymous memory */
 	size_t path_len;
 };
 
-/* One line without its newline. -EBADMSG when it is not a mapping. */
+/* One line without its newline; newlines in the path stay \012. -EBADMSG when it is not a mapping. */
 int proc_parse_map(const char *line, size_t len, struct proc_map *ret) _warn_unused_;
 
 /* Strips " (deleted)", which the kernel appends to the path of an unlinked file. */

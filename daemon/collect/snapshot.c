@@ -125,17 +125,6 @@ static void read_comm(struct process *p, const struct proc_stat *st)
 	names_set(&p->table->names, &p->comm, names_get(&p->table->names, st->comm, len));
 }
 
-static void read_exe(struct process *p, int pid_fd)
-{
-	char path[LINK_MAX_BYTES];
-	size_t len;
-
-	if (proc_read_link(pid_fd, "exe", path, sizeof(path), &len) < 0)
-		return;
-	proc_strip_deleted(path, &len);
-	names_set(&p->table->names, &p->exe, names_get(&p->table->names, path, len));
-}
-
 static void refresh(struct process *p, int pid_fd, const struct proc_stat *st)
 {
 	read_owner(p, pid_fd);
@@ -187,6 +176,11 @@ struct reading {
 	int pid_fd;
 	uint64_t mono_ns; /* when it began */
 	struct mapping_list list;
+	/* The executable, as the link says, and what else may be meant when that is a loader. */
+	char exe[LINK_MAX_BYTES];
+	size_t exe_len;
+	struct object *exe_object, *program; /* owned */
+	struct name *program_path; /* owned */
 };
 
 static struct object *see(const struct reading *rd, const struct proc_map *m)
@@ -219,6 +213,37 @@ static struct object *known(const struct process *p, const struct proc_map *m)
 	return object_ref(now->object);
 }
 
+/*
+ * What a dynamic loader was told to run: the mapped file that is no library by its name. Its command line would
+ * say it, but that is memory of the process, which may never answer.
+ */
+static void note_program(struct reading *rd, const struct proc_map *m, struct object *o)
+{
+	if (o->kind != BINARY_ELF)
+		return;
+	if (m->path_len == rd->exe_len && memcmp(m->path, rd->exe, rd->exe_len) == 0) {
+		if (!rd->exe_object)
+			rd->exe_object = object_ref(o);
+	} else if (!rd->program && !memmem(m->path, m->path_len, ".so", 3)) {
+		rd->program = object_ref(o);
+		rd->program_path = names_get(&rd->p->table->names, m->path, m->path_len);
+	}
+}
+
+/* Keeps what note_program() found. */
+static void set_program(struct reading *rd)
+{
+	struct process *p = rd->p;
+	struct process_table *t = p->table;
+	struct name *exe = rd->exe_len ? names_get(&t->names, rd->exe, rd->exe_len) : NULL;
+	bool loader = exe && is_loader(path_base_name(exe->s)) && rd->program && rd->program_path;
+
+	process_set_object(p, &p->exe_object, TAKE_PTR(rd->exe_object));
+	process_set_object(p, &p->program, loader ? TAKE_PTR(rd->program) : NULL);
+	names_set(&t->names, &p->exe, loader ? name_ref(rd->program_path) : name_ref(exe));
+	names_put(&t->names, exe);
+}
+
 static int add_executable(void *ctx, const struct proc_map *m)
 {
 	struct reading *rd = ctx;
@@ -234,51 +259,37 @@ static int add_executable(void *ctx, const struct proc_map *m)
 		t->refused_mappings++;
 		return 0;
 	}
+	note_program(rd, m, new.object);
 	new.offset = new.object->kind == BINARY_ELF ? m->offset : 0;
 	if (mapping_list_add(&rd->list, t->binaries, t->o.max_mappings, &new) < 0)
 		t->refused_mappings++;
 	return 0;
 }
 
+static void reading_done(struct reading *rd)
+{
+	struct process_table *t = rd->p->table;
+
+	mapping_list_done(&rd->list, t->binaries);
+	object_unref(t->binaries, rd->exe_object);
+	object_unref(t->binaries, rd->program);
+	names_put(&t->names, rd->program_path);
+}
+
 static void read_maps(struct process *p, int pid_fd)
 {
-	struct reading rd = { .p = p, .pid_fd = pid_fd, .mono_ns = mono_now_ns() };
+	_cleanup_(reading_done) struct reading rd = { .p = p,
+						      .pid_fd = pid_fd,
+						      .mono_ns = mono_now_ns() };
 
+	if (proc_read_link(pid_fd, "exe", rd.exe, sizeof(rd.exe), &rd.exe_len) == 0)
+		proc_strip_deleted(rd.exe, &rd.exe_len);
 	/* 0 mappings: its memory has gone, and what is known of it is all there will be. */
-	if (proc_each_map(pid_fd, add_executable, &rd) > 0 && image_own(&p->image) == 0) {
-		image_replace(p->image, &rd.list, rd.mono_ns);
-		process_mark_dirty(p);
-	}
-	mapping_list_done(&rd.list, p->table->binaries);
-}
-
-/* The executable among the mappings, by its path. */
-static void find_exe_object(struct process *p)
-{
-	struct object *found = NULL;
-
-	for (size_t i = 0; i < p->image->n && p->exe && !found; i++)
-		if (streq(p->image->maps[i].object->path, p->exe->s))
-			found = object_ref(p->image->maps[i].object);
-	process_set_object(p, &p->exe_object, found);
-}
-
-/*
- * What a dynamic loader was told to run: the mapped file that is no library by its name. Its command line would
- * say it, but that is memory of the process, which may never answer.
- */
-static void find_program(struct process *p)
-{
-	struct object *found = NULL;
-
-	if (p->exe_object && is_loader(p->exe_object->name))
-		for (size_t i = 0; i < p->image->n && !found; i++) {
-			struct object *o = p->image->maps[i].object;
-
-			if (o->kind == BINARY_ELF && o != p->exe_object && !strstr(o->name, ".so"))
-				found = object_ref(o);
-		}
-	process_set_object(p, &p->program, found);
+	if (proc_each_map(pid_fd, add_executable, &rd) <= 0 || image_own(&p->image) < 0)
+		return;
+	image_replace(p->image, &rd.list, rd.mono_ns);
+	set_program(&rd);
+	process_mark_dirty(p);
 }
 
 static void load(struct process *p, int pid_fd, const struct proc_stat *st)
@@ -290,12 +301,8 @@ static void load(struct process *p, int pid_fd, const struct proc_stat *st)
 	read_comm(p, st);
 	refresh(p, pid_fd, st);
 	fd = memory_fd(p, st, TAKE_FD(pid_fd));
-	if (fd >= 0 && !p->kernel_thread) {
-		read_exe(p, fd);
+	if (fd >= 0 && !p->kernel_thread)
 		read_maps(p, fd);
-		find_exe_object(p);
-		find_program(p);
-	}
 	close_fd(fd);
 }
 

@@ -2,11 +2,11 @@
 /*
  * The insides of the process table, shared by the files that make it up and by nobody else:
  *
- *   process.c   the table: generations, limits, expiry, labels
- *   snapshot.c  what /proc tells
- *   event.c     what side-band records tell
- *   thread-name.c    names of threads
- *   resolve.c   addresses
+ *   process.c      the table: generations, limits, expiry, labels
+ *   snapshot.c     what /proc tells
+ *   event.c        what side-band records tell
+ *   thread-name.c  names of threads
+ *   resolve.c      addresses
  *
  * Generations. Processes with one tgid form a chain, newest first. What is known of a start time is an
  * interval: /proc gives a clock tick (10 ms), a FORK record the moment just after; the first sample gives it
@@ -141,6 +141,7 @@ void process_set_object(struct process *p, struct object **slot,
 			struct object *o); /* takes over o */
 bool process_starts_at(const struct process *p, uint64_t start);
 void process_clear_data(struct process *p);
+const char *path_base_name(const char *path);
 
 /* ---- snapshot.c ----------------------------------------------------------------------------------------- */
 
@@ -162,7 +163,7 @@ bool snapshot_has_threads(struct process *p);
 /* ---- event.c --------------------------------------------------------------------------------------------- */
 
 void event_apply(void *table, const struct sideband_event *e);
-/* The program that a dynamic loader was started to run, by the base name of its path. */
+/* Whether a dynamic loader has this name, or comm. */
 bool is_loader(const char *name);
 
 /* ---- thread-name.c ----------------------------------------------------------------------------------- */

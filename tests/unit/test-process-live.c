@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -88,6 +89,23 @@ static pid_t spawn(char *const argv[])
 		_exit(127);
 	}
 	return pid;
+}
+
+/* Until the child runs another program than ours. */
+static void wait_exec(pid_t pid)
+{
+	char link[64], theirs[512] = "", ours[512] = "";
+
+	assert_true(readlink("/proc/self/exe", ours, sizeof(ours) - 1) > 0);
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	for (int i = 0; i < 5000; i++) {
+		ssize_t n = readlink(link, theirs, sizeof(theirs) - 1);
+
+		if (n > 0 && (theirs[n] = 0, !streq(theirs, ours)))
+			break;
+		usleep(1000);
+	}
+	usleep(20000); /* its libraries */
 }
 
 static void finish(pid_t pid)
@@ -203,6 +221,29 @@ static void test_short_lived(void **state)
 	assert_string_equal(l.comm, "[unknown]");
 }
 
+static uint64_t code_address(pid_t pid)
+{
+	char line[512];
+	FILE *maps;
+
+	snprintf(line, sizeof(line), "/proc/%d/maps", pid);
+	maps = fopen(line, "re");
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps) && !strstr(line, " r-xp"))
+		;
+	fclose(maps);
+	return strtoull(line, NULL, 16);
+}
+
+static void copy_file(const char *from, int to)
+{
+	_cleanup_(strbuf_done) struct strbuf b = {};
+
+	assert_int_equal(read_file_at(AT_FDCWD, from, 64 << 20, &b), 0);
+	assert_int_equal(write_full(to, b.data, b.len), 0);
+	assert_int_equal(fchmod(to, 0755), 0);
+}
+
 /* A running program is removed and another one put in its place: what runs is the old one. */
 static void test_replaced_file(void **state)
 {
@@ -215,27 +256,18 @@ static void test_replaced_file(void **state)
 	struct process *p;
 	uint64_t offset, address;
 	pid_t pid;
-	FILE *maps;
 
 	require_table();
 	fd = mkstemp(path);
 	assert_true(fd >= 0);
-	snprintf(command, sizeof(command), "cp /bin/sleep %s", path);
-	assert_int_equal(system(command), 0);
-	assert_int_equal(fchmod(fd, 0755), 0);
+	copy_file("/bin/sleep", fd);
 	assert_int_equal(fstat(fd, &was), 0);
 	fd = close_fd(fd);
 	pid = spawn(argv);
-	pause_ms(50);
+	wait_exec(pid);
 	snprintf(command, sizeof(command), "rm %s && cp /bin/cat %s", path, path);
 	assert_int_equal(system(command), 0);
-	snprintf(command, sizeof(command), "/proc/%d/maps", pid);
-	maps = fopen(command, "re");
-	assert_non_null(maps);
-	while (fgets(command, sizeof(command), maps) && !strstr(command, " r-xp"))
-		;
-	fclose(maps);
-	address = strtoull(command, NULL, 16);
+	address = code_address(pid);
 
 	assert_int_equal(process_table_poll(table), 0);
 	p = process_find(table, (uint32_t)pid, start_of(pid));
@@ -252,6 +284,216 @@ static void test_replaced_file(void **state)
 	unlink(path);
 }
 
+/* A program without a name in any directory. */
+static void test_memfd(void **state)
+{
+	_cleanup_close_ int opened = -1;
+	struct process_labels l;
+	struct binary_ref b;
+	struct process *p;
+	uint64_t offset;
+	struct stat st;
+	pid_t pid;
+	int fd;
+
+	require_table();
+	fd = memfd_create("evil\n", MFD_CLOEXEC);
+	assert_true(fd >= 0);
+	copy_file("/usr/bin/tail", fd);
+	assert_int_equal(fstat(fd, &st), 0);
+	pid = fork();
+	if (pid == 0) {
+		char *const argv[] = { (char *)"x", (char *)"-f", (char *)"/dev/null", NULL };
+
+		fexecve(fd, argv, environ);
+		_exit(127);
+	}
+	close(fd);
+	wait_exec(pid);
+	assert_int_equal(process_table_poll(table), 0);
+	p = process_find(table, (uint32_t)pid, start_of(pid));
+	process_labels(p, &l);
+	assert_string_equal(l.exe, "/memfd:evil?");
+	process_resolve(p, mono_now_ns(), code_address(pid), &b, &offset);
+	assert_string_equal(b.name, "memfd:evil?");
+	assert_int_equal(b.kind, BINARY_ELF);
+	opened = process_table_open_binary(table, b.key);
+	assert_true(opened >= 0);
+	assert_int_equal(fstat(opened, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	finish(pid);
+}
+
+/*
+ * A program came and went, and a FIFO and then another program lie at its path: neither is taken for it, and
+ * nothing waits.
+ */
+static void test_path_is_not_trusted(void **state)
+{
+	char dir[] = "/tmp/sysprofd-test-XXXXXX", path[64];
+	char *const argv[] = { path, (char *)"100", NULL };
+	struct process_options o = { .side_band = true, .max_fds = 1 };
+	_cleanup_(process_table_free_p) struct process_table *t = NULL;
+	_cleanup_close_ int fd = -1;
+	struct binary_ref b, other;
+	struct process *p;
+	uint64_t offset, before;
+	pid_t pid;
+
+	require_table();
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/program", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0755);
+	copy_file("/bin/sleep", fd);
+	fd = close_fd(fd);
+	assert_int_equal(process_table_new(&o, &t), 0);
+	pid = spawn(argv);
+	wait_exec(pid);
+	assert_int_equal(process_table_poll(t), 0);
+	p = process_find(t, (uint32_t)pid, start_of(pid));
+	process_resolve(p, mono_now_ns(), code_address(pid), &b, &offset);
+	assert_string_equal(b.path, path);
+	finish(pid);
+	/* The one descriptor that is kept goes to another binary. */
+	p = process_find(t, (uint32_t)getpid(), start_of(getpid()));
+	process_resolve(p, mono_now_ns(), (uint64_t)(uintptr_t)malloc, &other, &offset);
+	fd = process_table_open_binary(t, other.key);
+	assert_true(fd >= 0);
+	fd = close_fd(fd);
+
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0777), 0);
+	before = mono_now_ns();
+	assert_true(process_table_open_binary(t, b.key) < 0);
+	assert_true(mono_now_ns() - before < NSEC_PER_SEC);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+static void *wait_forever(void *arg)
+{
+	prctl(PR_SET_NAME, "worker");
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* The main thread ends, another one goes on: the process lives and its code is known. */
+static void test_main_thread_exits(void **state)
+{
+	struct binary_ref b;
+	struct process *p;
+	uint64_t offset, start;
+	pid_t pid;
+
+	require_table();
+	pid = fork();
+	if (pid == 0) {
+		pthread_t th;
+
+		pthread_create(&th, NULL, wait_forever, NULL);
+		usleep(20000);
+		syscall(SYS_exit, 0);
+	}
+	pause_ms(100);
+	start = start_of(pid);
+	assert_int_equal(process_table_poll(table), 0);
+	process_table_expire(table, mono_now_ns());
+	p = process_find(table, (uint32_t)pid, start);
+	process_resolve(p, mono_now_ns(), (uint64_t)(uintptr_t)wait_forever, &b, &offset);
+	assert_string_equal(b.name, "test-process-live");
+	process_resolve(p, mono_now_ns(), 0x10, &b, &offset);
+	process_resolve(p, mono_now_ns(), (uint64_t)(uintptr_t)wait_forever, &b, &offset);
+	assert_string_equal(b.name, "test-process-live");
+	finish(pid);
+	pause_ms(5);
+	assert_int_equal(process_table_poll(table), 0);
+	process_table_expire(table, mono_now_ns());
+	/* Now it is gone. */
+	assert_ptr_not_equal(process_find(table, (uint32_t)pid, start + 1), NULL);
+	assert_string_equal(process_thread_name(process_find(table, (uint32_t)pid, start),
+						(uint32_t)pid),
+			    "[unknown]");
+}
+
+static void *renamed(void *arg)
+{
+	atomic_int *step = arg;
+
+	prctl(PR_SET_NAME, "first \xff");
+	atomic_store(step, (int)syscall(SYS_gettid));
+	while (atomic_load(step) != 0)
+		usleep(1000);
+	prctl(PR_SET_NAME, "second");
+	atomic_store(step, -1);
+	while (atomic_load(step) != -2)
+		usleep(1000);
+	return NULL;
+}
+
+static void test_thread_names(void **state)
+{
+	atomic_int step = 1;
+	struct process *p;
+	pthread_t th;
+	uint32_t tid;
+
+	require_table();
+	assert_int_equal(pthread_create(&th, NULL, renamed, &step), 0);
+	while (atomic_load(&step) == 1)
+		usleep(1000);
+	tid = (uint32_t)atomic_load(&step);
+	assert_int_equal(process_table_poll(table), 0);
+	p = process_find(table, (uint32_t)getpid(), start_of(getpid()));
+	assert_string_equal(process_thread_name(p, tid), "first \xef\xbf\xbd");
+	atomic_store(&step, 0);
+	while (atomic_load(&step) != -1)
+		usleep(1000);
+	assert_int_equal(process_table_poll(table), 0);
+	p = process_find(table, (uint32_t)getpid(), start_of(getpid()));
+	assert_string_equal(process_thread_name(p, tid), "second");
+	assert_string_equal(process_thread_name(p, (uint32_t)getpid()), "test-process-li");
+	atomic_store(&step, -2);
+	pthread_join(th, NULL);
+}
+
+/* A thousand processes that nobody could have looked at: each is known. */
+static void test_many_short_lived(void **state)
+{
+	enum { N = 1000 };
+	char *const argv[] = { (char *)"/bin/true", NULL };
+	uint64_t start[N], from = mono_now_ns();
+	struct process_stats before, after;
+	struct process_labels l;
+	pid_t pids[N];
+	int known = 0;
+
+	require_table();
+	assert_int_equal(process_table_poll(table), 0);
+	process_table_expire(table, from);
+	process_table_stats(table, &before);
+	for (int i = 0; i < N; i++) {
+		start[i] = boot_now_ns();
+		pids[i] = spawn(argv);
+		assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+		if (i % 100 == 99)
+			assert_int_equal(process_table_poll(table), 0);
+	}
+	for (int i = 0; i < N; i++) {
+		process_labels(process_find(table, (uint32_t)pids[i], start[i]), &l);
+		known += streq(l.comm, "true") && strstr(l.exe, "/true");
+	}
+	process_table_expire(table, mono_now_ns());
+	process_table_stats(table, &after);
+	if (known < N && after.resyncs != before.resyncs) {
+		print_message("skipped: a CPU went offline meanwhile, and its records with it\n");
+		skip();
+	}
+	assert_int_equal(known, N);
+	assert_int_equal(after.side_band_lost, before.side_band_lost);
+	assert_true(after.bytes < before.bytes + (1 << 20));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -259,6 +501,11 @@ int main(void)
 		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_short_lived),
 		cmocka_unit_test(test_replaced_file),
+		cmocka_unit_test(test_memfd),
+		cmocka_unit_test(test_path_is_not_trusted),
+		cmocka_unit_test(test_main_thread_exits),
+		cmocka_unit_test(test_thread_names),
+		cmocka_unit_test(test_many_short_lived),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
