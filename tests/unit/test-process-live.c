@@ -83,6 +83,7 @@ static pid_t spawn(char *const argv[])
 	if (pid == 0) {
 		int null = open("/dev/null", O_RDWR);
 
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(null, 1);
 		dup2(null, 2);
 		execv(argv[0], argv);
@@ -235,11 +236,18 @@ static uint64_t code_address(pid_t pid)
 	return strtoull(line, NULL, 16);
 }
 
-static void copy_file(const char *from, int to)
+/* A copy with a build-id of its own: the original may be running, too, and would be the same binary. */
+static void copy_program(const char *from, int to)
 {
+	static const uint8_t note[] = { 4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U', 0 };
 	_cleanup_(strbuf_done) struct strbuf b = {};
+	uint64_t unique = mono_now_ns();
+	char *at;
 
 	assert_int_equal(read_file_at(AT_FDCWD, from, 64 << 20, &b), 0);
+	at = memmem(b.data, b.len, note, sizeof(note));
+	assert_non_null(at);
+	memcpy(at + sizeof(note), &unique, sizeof(unique));
 	assert_int_equal(write_full(to, b.data, b.len), 0);
 	assert_int_equal(fchmod(to, 0755), 0);
 }
@@ -260,7 +268,7 @@ static void test_replaced_file(void **state)
 	require_table();
 	fd = mkstemp(path);
 	assert_true(fd >= 0);
-	copy_file("/bin/sleep", fd);
+	copy_program("/bin/sleep", fd);
 	assert_int_equal(fstat(fd, &was), 0);
 	fd = close_fd(fd);
 	pid = spawn(argv);
@@ -299,12 +307,13 @@ static void test_memfd(void **state)
 	require_table();
 	fd = memfd_create("evil\n", MFD_CLOEXEC);
 	assert_true(fd >= 0);
-	copy_file("/usr/bin/tail", fd);
+	copy_program("/usr/bin/tail", fd);
 	assert_int_equal(fstat(fd, &st), 0);
 	pid = fork();
 	if (pid == 0) {
 		char *const argv[] = { (char *)"x", (char *)"-f", (char *)"/dev/null", NULL };
 
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		fexecve(fd, argv, environ);
 		_exit(127);
 	}
@@ -344,7 +353,7 @@ static void test_path_is_not_trusted(void **state)
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/program", dir);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0755);
-	copy_file("/bin/sleep", fd);
+	copy_program("/bin/sleep", fd);
 	fd = close_fd(fd);
 	assert_int_equal(process_table_new(&o, &t), 0);
 	pid = spawn(argv);
@@ -391,6 +400,7 @@ static void test_main_thread_exits(void **state)
 	if (pid == 0) {
 		pthread_t th;
 
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pthread_create(&th, NULL, wait_forever, NULL);
 		usleep(20000);
 		syscall(SYS_exit, 0);
@@ -457,39 +467,49 @@ static void test_thread_names(void **state)
 	pthread_join(th, NULL);
 }
 
-/* A thousand processes that nobody could have looked at: each is known. */
-static void test_many_short_lived(void **state)
+#define MANY 1000
+
+/* Runs a thousand processes that nobody could look at; returns how many of them are known. */
+static int run_short_lived(void)
 {
-	enum { N = 1000 };
 	char *const argv[] = { (char *)"/bin/true", NULL };
-	uint64_t start[N], from = mono_now_ns();
-	struct process_stats before, after;
+	static uint64_t start[MANY];
+	static pid_t pids[MANY];
 	struct process_labels l;
-	pid_t pids[N];
 	int known = 0;
 
-	require_table();
-	assert_int_equal(process_table_poll(table), 0);
-	process_table_expire(table, from);
-	process_table_stats(table, &before);
-	for (int i = 0; i < N; i++) {
+	for (int i = 0; i < MANY; i++) {
 		start[i] = boot_now_ns();
 		pids[i] = spawn(argv);
 		assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
 		if (i % 100 == 99)
 			assert_int_equal(process_table_poll(table), 0);
 	}
-	for (int i = 0; i < N; i++) {
+	for (int i = 0; i < MANY; i++) {
 		process_labels(process_find(table, (uint32_t)pids[i], start[i]), &l);
 		known += streq(l.comm, "true") && strstr(l.exe, "/true");
 	}
 	process_table_expire(table, mono_now_ns());
-	process_table_stats(table, &after);
-	if (known < N && after.resyncs != before.resyncs) {
-		print_message("skipped: a CPU went offline meanwhile, and its records with it\n");
-		skip();
+	return known;
+}
+
+static void test_many_short_lived(void **state)
+{
+	struct process_stats before, after;
+	int known = 0;
+
+	require_table();
+	/* A CPU that another test takes offline meanwhile takes its records with it; that is noticed. */
+	for (int attempt = 0; attempt < 5 && known < MANY; attempt++) {
+		assert_int_equal(process_table_poll(table), 0);
+		process_table_expire(table, mono_now_ns());
+		process_table_stats(table, &before);
+		known = run_short_lived();
+		process_table_stats(table, &after);
+		if (after.resyncs == before.resyncs)
+			break;
 	}
-	assert_int_equal(known, N);
+	assert_int_equal(known, MANY);
 	assert_int_equal(after.side_band_lost, before.side_band_lost);
 	assert_true(after.bytes < before.bytes + (1 << 20));
 }
