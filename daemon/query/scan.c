@@ -21,6 +21,7 @@ struct scan {
 	bool any; /* a bucket was visited, in the range or beside it */
 	bool used; /* one in the range was */
 	bool beyond; /* one behind the range was */
+	bool damage; /* the store could not read on behind the last one */
 	struct bucket_meta last; /* the one with the latest end */
 	uint64_t end; /* its end */
 	unsigned __int128 rate_weight; /* rate times covered time */
@@ -67,6 +68,8 @@ static int add_gap(struct scan *s, uint64_t from, uint64_t until, enum gap_reaso
 /* Why nothing lies between the last bucket (if any) and this one. The bucket itself knows best. */
 static enum gap_reason gap_before(const struct scan *s, const struct bucket_meta *meta)
 {
+	if (s->damage)
+		return GAP_DAMAGED;
 	if (meta->gap != GAP_NONE)
 		return (enum gap_reason)meta->gap;
 	if (!s->any)
@@ -116,13 +119,20 @@ static int visit(struct scan *s, const struct dict *d, const struct bucket_meta 
 		 const struct columns *columns, bool open)
 {
 	uint64_t end = bucket_end(meta, open);
-	int r = note_gap(s, meta);
-
 	/* Buckets beside the range come with dictionaries too: the store may drop the one before. */
-	if (r == 0)
-		r = merge_leave(s->merge, d);
+	int r = merge_leave(s->merge, d);
+
 	if (r < 0)
 		return r;
+	/* No bucket of its own: it stands for all that follow in a file whose pages are destroyed. */
+	if (!columns && meta->length_ns == 0) {
+		s->damage = true;
+		return 0;
+	}
+	r = note_gap(s, meta);
+	if (r < 0)
+		return r;
+	s->damage = false;
 	if (!s->any || end > s->end) {
 		s->end = end;
 		s->last = *meta;
@@ -193,10 +203,11 @@ static int note_tail(struct scan *s)
 	uint64_t until = s->sel->until_wall_ns;
 
 	if (!s->any)
-		return add_gap(s, s->sel->from_wall_ns, until, GAP_NOT_RUNNING);
+		return add_gap(s, s->sel->from_wall_ns, until,
+			       s->damage ? GAP_DAMAGED : GAP_NOT_RUNNING);
 	if (s->beyond || s->src->open || until <= s->end || until - s->end <= 2 * s->last.length_ns)
 		return 0;
-	return add_gap(s, s->end, until, GAP_NOT_RUNNING);
+	return add_gap(s, s->end, until, s->damage ? GAP_DAMAGED : GAP_NOT_RUNNING);
 }
 
 int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn, void *ctx)

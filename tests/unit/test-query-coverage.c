@@ -94,6 +94,33 @@ static void test_gaps(void **state)
 	reader_done(&reader);
 }
 
+/* A file of the store that cannot be read to its end, then the next day. */
+static void test_destroyed_file(void **state)
+{
+	struct store_reader reader = {};
+	struct query_source src = { .reader = &reader };
+	struct selection s = whole(PROFILE_ON_CPU);
+	struct profile *p;
+	struct bucket *b;
+
+	s.until_wall_ns = T0 + 100 * SEC;
+	stored(&reader, T0);
+	b = stored(&reader, T0);
+	b->meta = (struct bucket_meta){ .seq = 2, .start_wall_ns = T0, .gap = GAP_DAMAGED };
+	reader.damaged[1] = true;
+	p = merged(&src, &s, 0);
+	assert_int_equal(p->n_gaps, 1);
+	assert_gap(p, 0, T0 + 10 * SEC, T0 + 100 * SEC, GAP_DAMAGED);
+	profile_free(p);
+	stored(&reader, T0 + 60 * SEC);
+	p = merged(&src, &s, 0);
+	assert_gap(p, 0, T0 + 10 * SEC, T0 + 60 * SEC, GAP_DAMAGED);
+	assert_gap(p, 1, T0 + 70 * SEC, T0 + 100 * SEC, GAP_NOT_RUNNING);
+	assert_int_equal(p->covered_ns, 20 * SEC);
+	profile_free(p);
+	reader_done(&reader);
+}
+
 /* A range inside a gap knows its reason from the bucket behind it. */
 static void test_edges_of_gaps(void **state)
 {
@@ -212,9 +239,10 @@ static void test_no_double_count(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_half_open),	 cmocka_unit_test(test_gaps),
-		cmocka_unit_test(test_edges_of_gaps),	 cmocka_unit_test(test_inactive),
-		cmocka_unit_test(test_nothing_recorded), cmocka_unit_test(test_no_double_count),
+		cmocka_unit_test(test_half_open),	cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_destroyed_file),	cmocka_unit_test(test_edges_of_gaps),
+		cmocka_unit_test(test_inactive),	cmocka_unit_test(test_nothing_recorded),
+		cmocka_unit_test(test_no_double_count),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
