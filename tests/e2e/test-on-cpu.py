@@ -89,7 +89,7 @@ def test_cpu_that_comes_back(t):
         with open(online, "w") as f:
             f.write("1")
         time.sleep(2.5)
-        p = t.spawn("taskset", "1" if False else "2", workload("shares"), 3)
+        p = t.spawn("taskset", "2", workload("shares"), 3)
         truth = t.finish(p)
         time.sleep(1.2)
         answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
@@ -108,6 +108,16 @@ def test_cpu_that_comes_back(t):
     finally:
         with open(online, "w") as f:
             f.write("1")
+
+
+def test_periodic_work_does_not_hide(t):
+    """2 ms of every 10 ms, sampled at 100 Hz: a fixed period would hit all of it, or nothing."""
+    d = t.daemon({"collect": {"on-cpu-rate": "100"}})
+    truth = t.run(workload("periodic"), 12)
+    time.sleep(1.2)
+    answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
+    n = truth["cpu_ns"] / 1e7
+    assert abs(answer["total"] - truth["cpu_ns"]) < 5 / n ** 0.5 * truth["cpu_ns"], (answer["total"], truth)
 
 
 def test_cycles_fall_back(t):
