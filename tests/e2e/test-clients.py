@@ -142,6 +142,29 @@ def test_go_pprof(t):
     assert b"Type: cpu" in out and b" alpha" in out, out.decode()
 
 
+def test_hostile_names(t):
+    """Bytes that are no UTF-8, newlines and quotes in names: Go's protobuf refuses a whole answer over one of them."""
+    d = t.daemon({"collect": {"on-cpu-rate": "199"}})
+    directory = os.path.join(os.fsencode(t.directory), b"b\xff\n\"<&")
+    os.mkdir(directory)
+    program = shutil.copy(os.fsencode(workload("shares")), os.path.join(directory, b"\xe9\x80 ;\x1b[2J"))
+    spin = subprocess.Popen([program, b"3"], stdout=subprocess.DEVNULL)
+    t.processes.append(spin)
+    spin.wait(60)
+    time.sleep(1.2)
+    own = {"filters": [{"key": "pid", "glob": str(spin.pid)}]}
+    code, out, err = call(d, "Merge", {"selection": own})
+    assert code == 0, err
+    profile = out[0]["profile"]
+    assert int(profile["coverage"]["samples"]) > 50 and "alpha" in profile["strings"], profile["coverage"]
+    assert not any(ord(c) < 32 or ord(c) == 127 for s in profile["strings"] for c in s)
+    code, out, err = call(d, "LabelValues", {"selection": own, "name": "exe"})
+    assert code == 0 and out[0]["values"][0]["value"].endswith("[2J"), (out, err)
+    path = os.path.join(t.directory, "p.pb.gz")
+    curl(d, "/debug/pprof/profile?seconds=30", "-o", path)
+    subprocess.run(["go", "tool", "pprof", "-raw", path], capture_output=True, check=True, timeout=60)
+
+
 def become(uid):
     def change():
         os.setgroups([])
