@@ -420,6 +420,19 @@ static __always_inline void wait_ends(struct task_state *t, u64 d)
 	t->stamp = 0;
 }
 
+static __always_inline void note_fill(struct resume_note *n, struct task_struct *task,
+				      const struct task_state *t, u64 d)
+{
+	n->tid = task->pid;
+	n->cause = t->cause;
+	n->task_state = t->task_state;
+	n->in_call = t->in_call;
+	n->d = d;
+	n->threshold = t->threshold;
+	n->reported_ns = t->reported_stamp == t->stamp ? t->reported_ns : 0;
+	n->run_delay_base = t->run_delay_base;
+}
+
 /*
  * A thread leaves that nobody saw come: the program did not run at that switch (some kernels keep threads of
  * their own from being traced). It was away for as long as it did not run. Its stack is gone.
@@ -427,11 +440,23 @@ static __always_inline void wait_ends(struct task_state *t, u64 d)
 static __always_inline void wait_unseen(struct task_struct *task, struct task_state *t, u64 now)
 {
 	u64 ran = task->se.sum_exec_runtime - t->ran_ns, since = now - t->stamp;
-	struct account *a = account_of(window, SOURCE_OFF_CPU);
+	u64 d = since > ran ? since - ran : 0;
+	struct resume_note n = {};
+	struct off_cpu_key key = {};
+	struct account *a;
+	u32 w = window;
 
-	if (a)
+	a = account_of(w, SOURCE_OFF_CPU);
+	if (a && d >= t->theta) {
 		a->lost[LOSS_SWITCH_UNSEEN]++;
-	wait_ends(t, since > ran ? since - ran : 0);
+		note_fill(&n, task, t, d);
+		key.tgid = task->tgid;
+		key.tid = task->pid;
+		key.start = task->group_leader->start_boottime;
+		key.task_state = t->task_state;
+		wait_store(w, a, &key, &n, task->sched_info.run_delay);
+	}
+	wait_ends(t, d);
 }
 
 /* The last switch of a thread, whose state ends here. */
@@ -534,14 +559,7 @@ static __always_inline void wait_note(struct task_struct *task, struct task_stat
 		n = bpf_map_lookup_elem(&resume_notes, &zero);
 	if (!n)
 		return;
-	n->tid = task->pid;
-	n->cause = t->cause;
-	n->task_state = t->task_state;
-	n->in_call = t->in_call;
-	n->d = d;
-	n->threshold = t->threshold;
-	n->reported_ns = t->reported_stamp == t->stamp ? t->reported_ns : 0;
-	n->run_delay_base = t->run_delay_base;
+	note_fill(n, task, t, d);
 	if (resume_hook == RESUME_SPLIT)
 		t->split = split_begin(task, n);
 }
@@ -612,6 +630,12 @@ static __always_inline bool state_snapshot(struct task_state *t, struct task_sta
 	return false;
 }
 
+/* Also a thread whose return the switch program did not see. */
+static __always_inline bool task_runs(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->on_cpu) && task->on_cpu;
+}
+
 /* A thread that has not been switched since we came: its wait counts from now. */
 static __always_inline void state_adopt_wait(struct task_struct *task, struct task_state *t,
 					     u64 now)
@@ -619,11 +643,11 @@ static __always_inline void state_adopt_wait(struct task_struct *task, struct ta
 	u64 switches = task->nvcsw + task->nivcsw;
 	u32 state = run_state(task);
 
-	if (task->on_cpu)
+	if (task_runs(task))
 		return;
 	wait_begins(task, t, state ? OFF_BLOCKED : OFF_PREEMPTED, state, task_nr(task), now);
 	/* It ran meanwhile: then the tracepoint has taken over. */
-	if (task->on_cpu || task->nvcsw + task->nivcsw != switches)
+	if (task_runs(task) || task->nvcsw + task->nivcsw != switches)
 		t->stamp = 0;
 }
 
@@ -683,8 +707,8 @@ static __always_inline int iterate(struct bpf_iter__task *ctx, bool waits)
 		return 0;
 	totals_of(task, &s->copy, &r);
 	r.now_mono_ns = now;
-	r.since_mono_ns = s->copy.stamp;
-	if (s->copy.stamp) {
+	if (s->copy.stamp && !task_runs(task)) {
+		r.since_mono_ns = s->copy.stamp;
 		r.state = THREAD_OFF_CPU | s->copy.cause << 8;
 		elapsed = now > s->copy.stamp ? now - s->copy.stamp : 0;
 	}
