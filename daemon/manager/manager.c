@@ -268,7 +268,7 @@ static int start_recorder(struct manager *m)
 	int r;
 
 	manager_recorder_options(m, m->config, &o);
-	r = recorder_start(&o, &m->recorder, &why);
+	r = recorder_new(&o, &m->recorder, &why);
 	if (r < 0) {
 		log_error("Cannot record: %s", why ?: strerror(-r));
 		return r;
@@ -282,7 +282,10 @@ static int start_recorder(struct manager *m)
 			log_info("%s: %s%s%s", profile_type_name((enum profile_type)i),
 				 st.source[i].text, *st.source[i].hook ? " on " : "",
 				 st.source[i].hook);
-	return 0;
+	r = recorder_start(m->recorder);
+	if (r < 0)
+		log_error("Cannot start the drain thread: %s", strerror(-r));
+	return r;
 }
 
 /* The directory of the default socket is the service manager's to make; without one it is made here. */
@@ -389,9 +392,9 @@ struct manager *manager_free(struct manager *m)
 		return NULL;
 	server_free(m->server);
 	recorder_stop(m->recorder);
-	m->recorder = NULL;
 	archive_stop(m->archive);
 	symbolizer_free(m->symbolizer);
+	recorder_free(m->recorder);
 	for (size_t i = 0; i < m->n_stored; i++)
 		bucket_free(m->stored[i]);
 	sd_event_unref(m->event);

@@ -27,6 +27,7 @@ struct recorder {
 	struct recorder_options options;
 	char boot_id[BOOT_ID_LEN + 1];
 	pthread_t thread;
+	bool started;
 
 	pthread_mutex_t lock; /* guards what follows up to `state` */
 	pthread_cond_t wake; /* for the drain thread */

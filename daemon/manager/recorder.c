@@ -413,10 +413,11 @@ static int load_kallsyms(struct recorder *r)
 	return result;
 }
 
-static struct recorder *recorder_free(struct recorder *r)
+struct recorder *recorder_free(struct recorder *r)
 {
 	if (!r)
 		return NULL;
+	recorder_stop(r);
 	bursts_free(r);
 	window_free(r->window);
 	collector_free(r->collector);
@@ -428,7 +429,6 @@ static struct recorder *recorder_free(struct recorder *r)
 	free(r);
 	return NULL;
 }
-DEFINE_CLEANUP(struct recorder *, recorder_free)
 
 static void init_sync(struct recorder *r)
 {
@@ -442,10 +442,9 @@ static void init_sync(struct recorder *r)
 	pthread_condattr_destroy(&attr);
 }
 
-int recorder_start(const struct recorder_options *o, struct recorder **ret, char **ret_why)
+int recorder_new(const struct recorder_options *o, struct recorder **ret, char **ret_why)
 {
 	_cleanup_(recorder_free_p) struct recorder *r = new0(struct recorder, 1);
-	sigset_t all, old;
 	int result;
 
 	if (!r)
@@ -469,6 +468,15 @@ int recorder_start(const struct recorder_options *o, struct recorder **ret, char
 	if (result < 0)
 		return result;
 	publish_state(r, NULL, 0);
+	*ret = TAKE_PTR(r);
+	return 0;
+}
+
+int recorder_start(struct recorder *r)
+{
+	sigset_t all, old;
+	int result;
+
 	r->state.progress_mono_ns = mono_now_ns();
 	/* Signals are the main thread's. */
 	sigfillset(&all);
@@ -478,18 +486,18 @@ int recorder_start(const struct recorder_options *o, struct recorder **ret, char
 	if (result < 0)
 		return result;
 	pthread_setname_np(r->thread, "drain");
-	*ret = TAKE_PTR(r);
+	r->started = true;
 	return 0;
 }
 
-struct recorder *recorder_stop(struct recorder *r)
+void recorder_stop(struct recorder *r)
 {
-	if (!r)
-		return NULL;
+	if (!r || !r->started)
+		return;
 	pthread_mutex_lock(&r->lock);
 	r->stop = true;
 	pthread_cond_signal(&r->wake);
 	pthread_mutex_unlock(&r->lock);
 	pthread_join(r->thread, NULL);
-	return recorder_free(r);
+	r->started = false;
 }

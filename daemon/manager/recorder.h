@@ -25,10 +25,16 @@ struct recorder_options {
 
 struct recorder;
 
-/* Loads, attaches, starts the thread. -errno with *ret_why (to be freed) when nothing can be recorded. */
-int recorder_start(const struct recorder_options *o, struct recorder **ret, char **ret_why);
-/* Flushes the open bucket through `closed`, ends the thread, frees. */
-struct recorder *recorder_stop(struct recorder *r);
+/* Loads and attaches. -errno with *ret_why (to be freed) when nothing can be recorded. */
+int recorder_new(const struct recorder_options *o, struct recorder **ret, char **ret_why);
+struct recorder *recorder_free(struct recorder *r);
+DEFINE_CLEANUP(struct recorder *, recorder_free)
+int recorder_start(struct recorder *r);
+/*
+ * Flushes the open bucket through `closed` and ends the thread, if it was started. What recorder_open_binary()
+ * needs stays until recorder_free(), so that the last bucket gets its names.
+ */
+void recorder_stop(struct recorder *r);
 
 /* New collect, window and bucket settings; the open bucket is closed first. */
 int recorder_reconfigure(struct recorder *r, const struct recorder_options *o, char **ret_why);
