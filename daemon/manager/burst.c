@@ -122,6 +122,14 @@ static struct burst *find_burst(struct recorder *r, uint64_t id)
 	return NULL;
 }
 
+static void undo_start(struct recorder *r, struct call *call)
+{
+	struct burst *b = find_burst(r, ((struct burst_call *)call)->id);
+
+	if (b)
+		remove_burst(r, (size_t)(b - r->bursts));
+}
+
 static int run_read(struct recorder *r, struct call *call)
 {
 	struct burst_call *c = (struct burst_call *)call;
@@ -180,6 +188,7 @@ int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, s
 
 	if (!c)
 		return -ENOMEM;
+	c->call.undo = undo_start;
 	c->hz = hz;
 	if (n_tgids > 0) {
 		c->tgids = new0(uint32_t, n_tgids);
@@ -222,6 +231,7 @@ int recorder_burst_end(struct recorder *r, uint64_t id, struct filled *ret)
 
 	if (!c)
 		return -ENOMEM;
+	c->call.needed = true;
 	c->want_result = ret != NULL;
 	result = recorder_call(r, &c->call, CALL_TIMEOUT_NS);
 	if (result == -ETIME)

@@ -71,14 +71,16 @@ static void reload(struct manager *m)
 	manager_recorder_options(m, c, &recorder);
 	r = recorder_reconfigure(m->recorder, &recorder, &why);
 	if (r < 0) {
-		log_error("Configuration not reloaded: %s", why ?: strerror(-r));
+		log_error("Configuration not reloaded: %s",
+			  r == -ETIME ? "the drain thread is busy; it may yet take [collect]"
+				      : why ?: strerror(-r));
 		return;
 	}
 	manager_store_options(m, c, &store);
 	archive_reconfigure(m->archive, &store);
 	log_set_level(c->log_level);
-	log_info("Configuration reloaded; [serve], [symbol], [access] and paths apply from the "
-		 "next start");
+	log_info("Configuration reloaded; [serve], [symbol], [access], paths and "
+		 "max-processes apply from the next start");
 }
 
 /* ---- events --------------------------------------------------------------------------------------- */

@@ -48,11 +48,15 @@ static struct call *take_call(struct recorder *r)
 	struct call *c;
 
 	pthread_mutex_lock(&r->lock);
-	c = r->calls;
-	if (c) {
+	while ((c = r->calls)) {
 		r->calls = c->next;
 		if (!r->calls)
 			r->calls_tail = &r->calls;
+		c->next = NULL;
+		if (!c->abandoned || c->needed)
+			break;
+		/* A host that is too slow to answer in time must not do the work all the same. */
+		c->free(c);
 	}
 	pthread_mutex_unlock(&r->lock);
 	return c;
@@ -72,8 +76,11 @@ static void run_calls(struct recorder *r)
 		abandoned = c->abandoned;
 		pthread_cond_broadcast(&r->finished);
 		pthread_mutex_unlock(&r->lock);
-		if (abandoned)
-			c->free(c);
+		if (!abandoned)
+			continue;
+		if (result >= 0 && c->undo)
+			c->undo(r, c);
+		c->free(c);
 	}
 }
 
@@ -320,6 +327,7 @@ static int run_reconfigure(struct recorder *r, struct call *call)
 	struct reconfigure_call *c = (struct reconfigure_call *)call;
 	_cleanup_(collector_free_p) struct collector *fresh = NULL;
 	_cleanup_(window_free_p) struct window *window = NULL;
+	_cleanup_(slice_free_p) struct slice *twice = NULL;
 	int result;
 
 	/* The new ones first: what fails leaves the old ones running. */
@@ -329,6 +337,9 @@ static int run_reconfigure(struct recorder *r, struct call *call)
 	if (result < 0)
 		return result;
 	drain_window(r, true);
+	/* Both have counted: what the new one has until here is in the old one's last window. */
+	if (collector_drain(fresh, false, &twice) == 0)
+		r->drained_mono_ns = twice->mono_end_ns;
 	close_bucket(r);
 	collector_free(r->collector);
 	window_free(r->window);
@@ -338,7 +349,6 @@ static int run_reconfigure(struct recorder *r, struct call *call)
 	r->options.window = c->options.window;
 	r->options.bucket_ns = c->options.bucket_ns;
 	r->options.max_bursts = c->options.max_bursts;
-	r->drained_mono_ns = mono_now_ns();
 	plan_bucket(r);
 	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
 	publish_state(r, NULL, 0);
