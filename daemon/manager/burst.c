@@ -39,10 +39,12 @@ static int drain_burst(struct recorder *r, struct burst *b)
 		return result;
 	begin.start_wall_ns -= s->mono_end_ns - s->mono_start_ns;
 	memcpy(begin.boot_id, r->boot_id, sizeof(begin.boot_id));
+	result = window_add(b->window, s, &begin);
 	b->progress.samples += s->source[SOURCE_ON_CPU].sum.stored;
-	for (size_t i = 0; i < LOSS_N; i++)
-		b->progress.lost += s->source[SOURCE_ON_CPU].sum.lost[i];
-	return window_add(b->window, s, &begin);
+	for (unsigned i = 0; i < LOSS_N; i++)
+		if (!loss_keeps_weight(i))
+			b->progress.lost += s->source[SOURCE_ON_CPU].sum.lost[i];
+	return result;
 }
 
 void bursts_drain(struct recorder *r)

@@ -257,7 +257,8 @@ int64_t resolve_stack(struct window *w, const struct slice *s, const struct slic
 		return *known;
 	if (st->walk_end < WALK_END_N)
 		w->stats.walks[st->walk_end]++;
-	if (w->bucket->dict->n_stacks > w->options.max_stacks) {
+	if (w->bucket->dict->n_stacks > w->options.max_stacks ||
+	    w->bucket->dict->bytes > w->options.max_bytes) {
 		*ret_folded = true;
 		w->stats.folded_stacks++;
 		return push(w, 0, dict_marker(w->bucket->dict, "[other]"));

@@ -82,160 +82,238 @@ void filled_done(struct filled *f)
 
 /* ---- adding a slice ---------------------------------------------------------------------------- */
 
-static int begin_slice(struct window *w, const struct slice *s)
+/*
+ * What fails here is memory, and it fails one row: that row is booked as lost, the next ones are tried. So a
+ * slice is added as far as it goes, seen = stored + lost holds, and the first error is reported.
+ */
+struct adding {
+	struct window *w;
+	struct slice *s;
+	int error;
+};
+
+static void begin_slice(struct adding *a)
 {
+	struct window *w = a->w;
+
 	memo_clear(&w->series);
 	memo_clear(&w->stacks);
 	memo_clear(&w->records);
-	for (size_t i = 0; i < s->n_stacks; i++) {
+	for (size_t i = 0; i < a->s->n_stacks; i++) {
 		int r;
 
-		if (memo_find(&w->records, s->stacks[i].id, 0))
+		if (memo_find(&w->records, a->s->stacks[i].id, 0))
 			continue;
-		r = memo_add(&w->records, s->stacks[i].id, 0, (uint32_t)i);
-		if (r < 0)
-			return r;
+		/* Rows whose stack is not found count it as missing. */
+		r = memo_add(&w->records, a->s->stacks[i].id, 0, (uint32_t)i);
+		if (r < 0 && a->error == 0)
+			a->error = r;
 	}
-	return 0;
 }
 
-static void lose(struct window *w, enum source source, enum loss reason, uint64_t n)
+static void lose(struct adding *a, enum source source, enum loss reason, uint64_t n)
 {
-	w->bucket->meta.source[source].lost[reason] += n;
+	a->s->source[source].sum.lost[reason] += n;
+}
+
+/* Of a row of n events: it was stored in the kernel's map, and is not in the bucket. */
+static void drop_row(struct adding *a, enum source source, uint64_t n, uint64_t ns, int error)
+{
+	struct account *sum = &a->s->source[source].sum;
+
+	if (a->error == 0)
+		a->error = error;
+	sum->stored -= MIN(n, sum->stored);
+	lose(a, source, LOSS_OTHER, n);
+	if (source != SOURCE_ON_CPU)
+		return;
+	sum->ns -= MIN(ns, sum->ns);
+	sum->lost_ns += ns;
+}
+
+struct row {
+	uint64_t stack;
+	uint32_t tgid, tid;
+	uint64_t start;
+	uint32_t key, aux;
+	uint64_t samples; /* as the accounts count them */
+	uint64_t count, value, max;
+};
+
+/* The dict stack of a row. */
+static int64_t row_stack(struct adding *a, enum source source, const struct row *row,
+			 bool *ret_folded)
+{
+	struct window *w = a->w;
+	uint32_t *record = row->stack ? memo_find(&w->records, row->stack, 0) : NULL;
+	int64_t marker;
+
+	if (record)
+		return resolve_stack(w, a->s, &a->s->stacks[*record], ret_folded);
+	/* STACK_ID_NONE was counted by its reason in the kernel. */
+	if (row->stack)
+		lose(a, source, LOSS_STACK_MISSING, row->samples);
+	*ret_folded = false;
+	marker = dict_marker(w->bucket->dict, "[no stack]");
+	return marker < 0 ? marker : dict_stack(w->bucket->dict, 0, (uint32_t)marker);
 }
 
 /* One row with a stack: series and stack are resolved, what had to be folded or is missing is counted. */
-static int add_row(struct window *w, const struct slice *s, enum source source, uint64_t stack_id,
-		   uint32_t tgid, uint32_t tid, uint64_t start, uint32_t key, uint32_t aux,
-		   uint64_t samples, uint64_t count, uint64_t value, uint64_t max)
+static int try_row(struct adding *a, enum source source, const struct row *row)
 {
-	bool series_folded, stack_folded = false;
-	int64_t series = resolve_series(w, tgid, tid, start, s->mono_end_ns, &series_folded);
-	uint32_t *record = stack_id ? memo_find(&w->records, stack_id, 0) : NULL;
-	int64_t stack;
+	struct window *w = a->w;
+	bool series_folded, stack_folded;
+	int64_t stack, series = resolve_series(w, row->tgid, row->tid, row->start,
+					       a->s->mono_end_ns, &series_folded);
+	int r;
 
 	if (series < 0)
 		return (int)series;
-	if (record) {
-		stack = resolve_stack(w, s, &s->stacks[*record], &stack_folded);
-	} else {
-		/* STACK_ID_NONE was counted by its reason in the kernel. */
-		if (stack_id)
-			lose(w, source, LOSS_STACK_MISSING, samples);
-		stack = dict_marker(w->bucket->dict, "[no stack]");
-		if (stack > 0)
-			stack = dict_stack(w->bucket->dict, 0, (uint32_t)stack);
-	}
+	stack = row_stack(a, source, row, &stack_folded);
 	if (stack < 0)
 		return (int)stack;
-	if (series_folded || stack_folded)
-		lose(w, source, LOSS_DICT_FULL, samples);
-	return columns_add(&w->bucket->columns[source], (uint32_t)series, (uint32_t)stack, key, aux,
-			   count, value, max);
+	r = columns_add(&w->bucket->columns[source], (uint32_t)series, (uint32_t)stack, row->key,
+			row->aux, row->count, row->value, row->max);
+	if (r == 0 && (series_folded || stack_folded))
+		lose(a, source, LOSS_DICT_FULL, row->samples);
+	return r;
 }
 
-static int add_on_cpu(struct window *w, const struct slice *s)
+static void add_row(struct adding *a, enum source source, const struct row *row)
 {
-	for (size_t i = 0; i < s->n_on_cpu; i++) {
-		const struct slice_on_cpu *c = &s->on_cpu[i];
-		int r = add_row(w, s, SOURCE_ON_CPU, c->key.stack, c->key.tgid, c->key.tid,
-				c->key.start, 0, 0, c->value.samples, c->value.samples, c->value.ns,
-				0);
+	int r = try_row(a, source, row);
 
-		if (r < 0)
-			return r;
+	if (r < 0)
+		drop_row(a, source, row->samples, row->value, r);
+}
+
+static void add_on_cpu(struct adding *a)
+{
+	for (size_t i = 0; i < a->s->n_on_cpu; i++) {
+		const struct slice_on_cpu *c = &a->s->on_cpu[i];
+
+		add_row(a, SOURCE_ON_CPU,
+			&(struct row){
+				.stack = c->key.stack,
+				.tgid = c->key.tgid,
+				.tid = c->key.tid,
+				.start = c->key.start,
+				.samples = c->value.samples,
+				.count = c->value.samples,
+				.value = c->value.ns,
+			});
 	}
-	return 0;
 }
 
-static int add_off_cpu(struct window *w, const struct slice *s)
+static void add_off_cpu(struct adding *a)
 {
-	for (size_t i = 0; i < s->n_off_cpu; i++) {
-		const struct slice_off_cpu *c = &s->off_cpu[i];
-		uint32_t key = OFF_KEY(c->key.cause, c->key.task_state & 0xffff, 0);
-		int r = add_row(w, s, SOURCE_OFF_CPU, c->key.stack, c->key.tgid, c->key.tid,
-				c->key.start, key, 0, c->value.samples,
-				(c->value.events_q8 + 128) / 256, c->value.ns, 0);
+	for (size_t i = 0; i < a->s->n_off_cpu; i++) {
+		const struct slice_off_cpu *c = &a->s->off_cpu[i];
 
-		if (r < 0)
-			return r;
+		add_row(a, SOURCE_OFF_CPU,
+			&(struct row){
+				.stack = c->key.stack,
+				.tgid = c->key.tgid,
+				.tid = c->key.tid,
+				.start = c->key.start,
+				.key = OFF_KEY(c->key.cause, c->key.task_state & 0xffff, 0),
+				.samples = c->value.samples,
+				.count = (c->value.events_q8 + 128) / 256,
+				.value = c->value.ns,
+			});
 	}
-	return 0;
 }
 
-static int add_threads(struct window *w, const struct slice *s)
+static int try_thread(struct adding *a, const struct slice_thread *t)
 {
-	for (size_t i = 0; i < s->n_threads; i++) {
-		const struct slice_thread *t = &s->threads[i];
-		const struct {
-			enum off_cause cause;
-			uint64_t n, ns;
-		} parts[] = {
-			{ OFF_BLOCKED, t->blocked_n, t->blocked_ns },
-			{ OFF_RUN_QUEUE, t->run_queue_n, t->run_queue_ns },
-			{ OFF_PREEMPTED, t->preempted_n, t->preempted_ns },
-		};
-		bool folded;
-		int64_t series = resolve_series(w, t->tgid, t->tid, t->start, s->mono_end_ns,
-						&folded);
+	const struct {
+		enum off_cause cause;
+		uint64_t n, ns;
+	} parts[] = {
+		{ OFF_BLOCKED, t->blocked_n, t->blocked_ns },
+		{ OFF_RUN_QUEUE, t->run_queue_n, t->run_queue_ns },
+		{ OFF_PREEMPTED, t->preempted_n, t->preempted_ns },
+	};
+	struct columns *columns = &a->w->bucket->columns[SOURCE_OFF_CPU];
+	bool folded;
+	int64_t series = resolve_series(a->w, t->tgid, t->tid, t->start, a->s->mono_end_ns,
+					&folded);
+	int r = series < 0 ? (int)series : 0;
 
-		if (series < 0)
-			return (int)series;
-		if (folded)
-			lose(w, SOURCE_OFF_CPU, LOSS_DICT_FULL, 1);
-		for (size_t k = 0; k < ARRAY_SIZE(parts); k++) {
-			int r;
+	for (size_t k = 0; k < ARRAY_SIZE(parts) && r == 0; k++)
+		if (parts[k].n || parts[k].ns)
+			r = columns_add(columns, (uint32_t)series, 0, OFF_KEY(parts[k].cause, 0, 1),
+					0, parts[k].n, parts[k].ns, 0);
+	if (r == 0 && folded)
+		lose(a, SOURCE_OFF_CPU, LOSS_DICT_FULL, 1);
+	return r;
+}
 
-			if (!parts[k].n && !parts[k].ns)
-				continue;
-			r = columns_add(&w->bucket->columns[SOURCE_OFF_CPU], (uint32_t)series, 0,
-					OFF_KEY(parts[k].cause, 0, 1), 0, parts[k].n, parts[k].ns,
-					0);
-			if (r < 0)
-				return r;
+/* Totals are no events: one that is lost counts as one that was seen and lost. */
+static void add_threads(struct adding *a)
+{
+	for (size_t i = 0; i < a->s->n_threads; i++) {
+		int r = try_thread(a, &a->s->threads[i]);
+
+		if (r < 0) {
+			a->s->source[SOURCE_OFF_CPU].sum.seen++;
+			drop_row(a, SOURCE_OFF_CPU, 0, 0, r);
+			lose(a, SOURCE_OFF_CPU, LOSS_OTHER, 1);
 		}
 	}
-	return 0;
 }
 
-static int add_syscalls(struct window *w, const struct slice *s)
+static int try_syscall(struct adding *a, const struct slice_syscall *c)
 {
-	for (size_t i = 0; i < s->n_syscalls; i++) {
-		const struct slice_syscall *c = &s->syscalls[i];
-		bool folded;
-		int64_t series = resolve_series(w, c->key.tgid, 0, c->key.start, s->mono_end_ns,
-						&folded);
-		int r;
+	bool folded;
+	int64_t series = resolve_series(a->w, c->key.tgid, 0, c->key.start, a->s->mono_end_ns,
+					&folded);
+	int r;
 
-		if (series < 0)
-			return (int)series;
-		if (folded)
-			lose(w, SOURCE_SYSCALLS, LOSS_DICT_FULL, c->calls);
-		r = columns_add(&w->bucket->columns[SOURCE_SYSCALLS], (uint32_t)series, 0,
-				c->key.call, 0, c->calls, 0, 0);
+	if (series < 0)
+		return (int)series;
+	r = columns_add(&a->w->bucket->columns[SOURCE_SYSCALLS], (uint32_t)series, 0, c->key.call,
+			0, c->calls, 0, 0);
+	if (r == 0 && folded)
+		lose(a, SOURCE_SYSCALLS, LOSS_DICT_FULL, c->calls);
+	return r;
+}
+
+static void add_syscalls(struct adding *a)
+{
+	for (size_t i = 0; i < a->s->n_syscalls; i++) {
+		int r = try_syscall(a, &a->s->syscalls[i]);
+
 		if (r < 0)
-			return r;
+			drop_row(a, SOURCE_SYSCALLS, a->s->syscalls[i].calls, 0, r);
 	}
-	return 0;
 }
 
-static int add_futex(struct window *w, const struct slice *s)
+static void add_futex(struct adding *a)
 {
-	for (size_t i = 0; i < s->n_futex; i++) {
-		const struct slice_futex *c = &s->futex[i];
-		int64_t lock = resolve_lock(w, c->key.tgid, c->key.start, c->key.address,
+	for (size_t i = 0; i < a->s->n_futex; i++) {
+		const struct slice_futex *c = &a->s->futex[i];
+		int64_t lock = resolve_lock(a->w, c->key.tgid, c->key.start, c->key.address,
 					    c->key.flags & FUTEX_SHARED);
-		int r;
 
-		if (lock < 0)
-			return (int)lock;
-		r = add_row(w, s, SOURCE_FUTEX, c->key.stack, c->key.tgid, c->key.tid, c->key.start,
-			    FUTEX_KEY(c->key.futex_class, c->key.outcome), (uint32_t)lock,
-			    c->value.waits, c->value.waits, c->value.ns, c->value.max_ns);
-		if (r < 0)
-			return r;
+		if (lock < 0) {
+			drop_row(a, SOURCE_FUTEX, c->value.waits, 0, (int)lock);
+			continue;
+		}
+		add_row(a, SOURCE_FUTEX,
+			&(struct row){
+				.stack = c->key.stack,
+				.tgid = c->key.tgid,
+				.tid = c->key.tid,
+				.start = c->key.start,
+				.key = FUTEX_KEY(c->key.futex_class, c->key.outcome),
+				.aux = (uint32_t)lock,
+				.samples = c->value.waits,
+				.count = c->value.waits,
+				.value = c->value.ns,
+				.max = c->value.max_ns,
+			});
 	}
-	return 0;
 }
 
 static void add_accounting(struct window *w, const struct slice *s)
@@ -261,32 +339,51 @@ static void add_accounting(struct window *w, const struct slice *s)
 	m->cpus = MAX(m->cpus, s->cpus_online);
 }
 
-int window_add(struct window *w, const struct slice *s, const struct bucket_meta *begin)
+static int merge_columns(struct bucket *b)
 {
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < PROFILE_TYPE_N; i++)
+		r = columns_sort_merge(&b->columns[i]);
+	return r;
+}
+
+/* No bucket can be opened: all that the slice holds is lost. */
+static int drop_slice(struct slice *s, int error)
+{
+	for (size_t i = 0; i < SOURCE_N; i++) {
+		struct account *a = &s->source[i].sum;
+
+		a->lost[LOSS_OTHER] += a->stored;
+		a->lost_ns += a->ns;
+		a->stored = a->ns = 0;
+	}
+	s->source[SOURCE_OFF_CPU].sum.seen += s->n_threads;
+	s->source[SOURCE_OFF_CPU].sum.lost[LOSS_OTHER] += s->n_threads;
+	return error;
+}
+
+int window_add(struct window *w, struct slice *s, const struct bucket_meta *begin)
+{
+	struct adding a = { .w = w, .s = s };
 	int r;
 
 	if (!w->bucket) {
 		r = bucket_new(&w->bucket);
 		if (r < 0)
-			return r;
+			return drop_slice(s, r);
 		w->bucket->meta = *begin;
 	}
-	r = begin_slice(w, s);
-	if (r >= 0)
-		r = add_on_cpu(w, s);
-	if (r >= 0)
-		r = add_off_cpu(w, s);
-	if (r >= 0)
-		r = add_threads(w, s);
-	if (r >= 0)
-		r = add_syscalls(w, s);
-	if (r >= 0)
-		r = add_futex(w, s);
-	/* Slices of a second or two repeat most of their rows: keep the open bucket small. */
-	for (size_t i = 0; r >= 0 && i < PROFILE_TYPE_N; i++)
-		r = columns_sort_merge(&w->bucket->columns[i]);
+	begin_slice(&a);
+	add_on_cpu(&a);
+	add_off_cpu(&a);
+	add_threads(&a);
+	add_syscalls(&a);
+	add_futex(&a);
 	add_accounting(w, s);
-	return r;
+	/* Slices of a second or two repeat most of their rows: keep the open bucket small. */
+	r = merge_columns(w->bucket);
+	return a.error < 0 ? a.error : r;
 }
 
 /* ---- closing ----------------------------------------------------------------------------------- */
@@ -322,6 +419,8 @@ int window_close(struct window *w, struct filled *ret)
 {
 	if (!w->bucket)
 		return 1;
+	/* Again, should it have failed: rows must be unique. */
+	(void)merge_columns(w->bucket);
 	round_to_us(w->bucket, w->ns);
 	*ret = (struct filled){
 		.bucket = TAKE_PTR(w->bucket),

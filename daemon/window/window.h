@@ -25,9 +25,10 @@ DEFINE_CLEANUP(struct window *, window_free)
 
 /*
  * Adds a slice to the open bucket. If none is open, one is opened whose metadata begin as *begin (boot id, start,
- * length, gap); otherwise begin is not read.
+ * length, gap); otherwise begin is not read. What is folded or dropped on the way is booked in the accounts of s;
+ * after an error the rest of the slice has been added all the same.
  */
-int window_add(struct window *w, const struct slice *s, const struct bucket_meta *begin);
+int window_add(struct window *w, struct slice *s, const struct bucket_meta *begin);
 
 /* A bucket and, beside it, the registry keys of its binaries, which name it later. */
 struct filled {

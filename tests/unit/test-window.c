@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Slices into buckets: what does not fit is folded, what fails is dropped, and both are counted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "window/internal.h"
+
+static char root[] = "/tmp/sysprofd-window.XXXXXX";
+static struct process_table *table;
+
+static int setup(void **state)
+{
+	struct process_options o = { .proc = root, .pods = root, .max_processes = 100 };
+
+	return mkdtemp(root) ? process_table_new(&o, &table) : -1;
+}
+
+static int teardown(void **state)
+{
+	table = process_table_free(table);
+	return rmdir(root);
+}
+
+static struct window *make_window(uint32_t max_series, uint32_t max_stacks)
+{
+	const struct window_options o = {
+		.max_series = max_series,
+		.max_stacks = max_stacks,
+		.max_bytes = 1 << 20,
+	};
+	struct window *w = NULL;
+
+	assert_int_equal(window_new(&o, table, NULL, &w), 0);
+	return w;
+}
+
+/* Three processes: 5 samples and 7 calls each, of a stack that did not arrive. */
+static struct slice_on_cpu on_cpu[3];
+static struct slice_syscall calls[3];
+
+static struct slice make_slice(void)
+{
+	struct slice s = {
+		.mono_start_ns = 1000,
+		.mono_end_ns = 3000,
+		.cpus_online = 1,
+		.on_cpu = on_cpu,
+		.n_on_cpu = 3,
+		.syscalls = calls,
+		.n_syscalls = 3,
+	};
+
+	for (uint32_t i = 0; i < 3; i++) {
+		on_cpu[i] = (struct slice_on_cpu){
+			.key = { .stack = 9, .tgid = 100 + i, .tid = 100 + i, .start = 1 },
+			.value = { .samples = 5, .ns = 50000 },
+		};
+		calls[i] = (struct slice_syscall){
+			.key = { .tgid = 100 + i, .start = 1, .call = SYSCALL_KEY(0, 1, 0) },
+			.calls = 7,
+		};
+	}
+	s.source[SOURCE_ON_CPU].sum = (struct account){ .seen = 15, .stored = 15, .ns = 150000 };
+	s.source[SOURCE_SYSCALLS].sum = (struct account){ .seen = 21, .stored = 21 };
+	return s;
+}
+
+static uint64_t sum_counts(const struct columns *c)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		sum += c->count[i];
+	return sum;
+}
+
+static void assert_balanced(const struct bucket *b, enum source source)
+{
+	const struct accounting *a = &b->meta.source[source];
+
+	assert_int_equal(a->seen, a->stored + a->idle + accounting_lost(a));
+	assert_int_equal(sum_counts(&b->columns[source]), a->stored);
+}
+
+static void test_folded(void **state)
+{
+	_cleanup_(window_free_p) struct window *w = make_window(2, 1000);
+	const struct bucket_meta begin = { .length_ns = 1 };
+	struct slice s = make_slice();
+	struct filled f = {};
+
+	assert_int_equal(window_add(w, &s, &begin), 0);
+	assert_int_equal(window_close(w, &f), 0);
+	assert_balanced(f.bucket, SOURCE_ON_CPU);
+	assert_balanced(f.bucket, SOURCE_SYSCALLS);
+	/* Two series fit; they are the first two threads'. */
+	assert_int_equal(f.bucket->meta.source[SOURCE_ON_CPU].lost[LOSS_DICT_FULL], 5);
+	assert_int_equal(f.bucket->meta.source[SOURCE_ON_CPU].lost[LOSS_STACK_MISSING], 15);
+	assert_int_equal(f.bucket->meta.source[SOURCE_SYSCALLS].lost[LOSS_DICT_FULL], 21);
+	/* Totals since the start are made of slices: they know as well. */
+	assert_int_equal(s.source[SOURCE_ON_CPU].sum.lost[LOSS_DICT_FULL], 5);
+	assert_int_equal(s.source[SOURCE_SYSCALLS].sum.lost[LOSS_DICT_FULL], 21);
+	filled_done(&f);
+}
+
+/* A row that fails takes none of the others with it. */
+static void test_failing(void **state)
+{
+	_cleanup_(window_free_p) struct window *w = make_window(UINT32_MAX, 1000);
+	const struct bucket_meta begin = { .length_ns = 1 };
+	struct slice s = make_slice();
+	struct filled f = {};
+	size_t n;
+
+	s.n_on_cpu = 1;
+	s.n_syscalls = 0;
+	s.source[SOURCE_ON_CPU].sum = (struct account){ .seen = 5, .stored = 5, .ns = 50000 };
+	s.source[SOURCE_SYSCALLS].sum = (struct account){};
+	assert_int_equal(window_add(w, &s, &begin), 0);
+	s = make_slice();
+	n = w->bucket->dict->n_series;
+	w->bucket->dict->n_series = 1U << 31; /* no more fit: only the thread that is known */
+	assert_int_equal(window_add(w, &s, &begin), -ENOSPC);
+	w->bucket->dict->n_series = n;
+	assert_int_equal(window_close(w, &f), 0);
+	assert_balanced(f.bucket, SOURCE_ON_CPU);
+	assert_balanced(f.bucket, SOURCE_SYSCALLS);
+	assert_int_equal(f.bucket->meta.source[SOURCE_ON_CPU].stored, 10);
+	assert_int_equal(f.bucket->meta.source[SOURCE_ON_CPU].lost[LOSS_OTHER], 10);
+	assert_int_equal(f.bucket->meta.source[SOURCE_ON_CPU].stored_us, 100);
+	assert_int_equal(f.bucket->meta.source[SOURCE_ON_CPU].lost_us, 100);
+	assert_int_equal(f.bucket->meta.source[SOURCE_SYSCALLS].lost[LOSS_OTHER], 21);
+	filled_done(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_folded),
+		cmocka_unit_test(test_failing),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
