@@ -1,0 +1,394 @@
+#!/bin/bash
+# `make bench`: what sysprofd costs on this host, beside its targets. $1: the build directory. Root.
+#
+# What is compared is interleaved, round by round, on one CPU, in CPU time. A figure is the median of the rounds,
+# with the least and the greatest behind it. Takes about five minutes where the host is quiet; where it is not,
+# says so, since then no figure means much. ONLY=hooks|mix|start|store runs a part, ROUNDS=n another number.
+set -u
+build=$(realpath "${1:-build}")
+rounds=${ROUNDS:-9}
+only=${ONLY:-*}
+mix_seconds=30 mix_warm=15
+crowd_processes=1000 crowd_threads=10
+cpus=$(nproc)
+cpu=$(taskset -cp $$ | sed 's/.*[^0-9]//') # the last one that we may use
+met=0 missed=0
+pids=() # all that runs in the background
+dir=
+stats=/proc/sys/kernel/bpf_stats_enabled
+stats_before=$(cat $stats 2>/dev/null)
+
+PATH=$PATH:/usr/sbin:/sbin
+
+cleanup()
+{
+	stop "${pids[@]}"
+	[ "$(cat $stats 2>/dev/null)" = "$stats_before" ] || echo "$stats_before" >$stats
+	[ -z "$dir" ] || rm -rf "$dir"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM HUP
+
+stop() # pid...
+{
+	local p
+	for p in "$@"; do
+		kill "$p" 2>/dev/null
+		for _ in $(seq 100); do
+			kill -0 "$p" 2>/dev/null || break
+			sleep 0.05
+		done
+		kill -9 "$p" 2>/dev/null
+		wait "$p" 2>/dev/null
+		local rest=() q
+		for q in "${pids[@]}"; do [ "$q" = "$p" ] || rest+=("$q"); done
+		pids=("${rest[@]}")
+	done
+}
+
+die()
+{
+	echo "bench: $*" >&2
+	exit 1
+}
+
+# ---- the table -----------------------------------------------------------------------------------------
+
+section()
+{
+	printf '\n%s\n' "$*"
+}
+
+# Prints one line: the median of the values and their spread. A target is an upper limit, or - for none.
+row() # what, unit, target, value...
+{
+	local what=$1 unit=$2 target=$3 line
+	shift 3
+	line=$(printf '%s\n' "$@" | sort -g | awk -v what="$what" -v unit="$unit" -v target="$target" '
+		function text(x, a) {
+			a = x < 0 ? -x : x
+			return sprintf(a >= 99.95 ? "%.0f" : a >= 9.995 ? "%.1f" : a >= 0.9995 ? "%.2f" : "%.3f", x)
+		}
+		{ v[NR] = $1 }
+		END {
+			m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
+			if (NR > 1)
+				spread = text(v[1]) " .. " text(v[NR])
+			if (target != "-") {
+				limit = "<= " target
+				verdict = m <= target ? "ok" : "MISS"
+			}
+			printf "  %-46s %8s %-3s  %-18s %-8s %s\n", what, text(m), unit, spread, limit, verdict
+		}')
+	case $line in
+	*" MISS") missed=$((missed + 1)) ;;
+	*" ok") met=$((met + 1)) ;;
+	esac
+	printf '%s\n' "${line%"${line##*[! ]}"}"
+}
+
+note()
+{
+	printf '  %s\n' "$*"
+}
+
+calculate() # awk expression
+{
+	awk "BEGIN { print $1 }"
+}
+
+# ---- daemons and tools -----------------------------------------------------------------------------------
+
+# Starts sysprofd with its defaults and a state of its own, waits until it listens: $daemon
+start_daemon() # name
+{
+	local d=$dir/$1
+	rm -rf "$d" && mkdir "$d" && : >"$d/empty.conf"
+	"$build/sysprofd" --config "$d/empty.conf" --state-directory "$d/state" --socket "$d/api.sock" \
+		2>"$d/log" </dev/null &
+	daemon=$! socket=$d/api.sock
+	pids+=("$daemon")
+	until [ -S "$socket" ]; do
+		kill -0 "$daemon" 2>/dev/null || die "sysprofd ended: $(cat "$d/log")"
+		sleep 0.01
+	done
+}
+
+ctl()
+{
+	"$build/sysprofctl" --socket "$socket" "$@"
+}
+
+# A process is ready when it holds attached programs.
+holds_link() # pid
+{
+	cat /proc/"$1"/fdinfo/* 2>/dev/null | grep -q -e '^link_type' -e '^prog_id'
+}
+
+# Starts a tool of libbpf-tools: $tool. Some use classic tracepoints, which want tracefs.
+start_tool() # command
+{
+	unshare -m sh -c 'mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+		exec "$0"' "$1" >"$dir/tool" 2>&1 </dev/null &
+	tool=$!
+	pids+=("$tool")
+	for _ in $(seq 200); do
+		kill -0 "$tool" 2>/dev/null || return 1
+		if holds_link "$tool"; then
+			sleep 0.5
+			kill -0 "$tool" 2>/dev/null
+			return
+		fi
+		sleep 0.05
+	done
+	return 1
+}
+
+# Others on this host whose programs we would measure along with ours.
+others()
+{
+	local p
+	for p in /proc/[0-9]*; do
+		if [ "${p#/proc/}" != $$ ] && grep -qs '^link_type' "$p"/fdinfo/*; then
+			printf '%s (%s) ' "${p#/proc/}" "$(cat "$p/comm" 2>/dev/null)"
+		fi
+	done
+}
+
+# ---- hooks -----------------------------------------------------------------------------------------------
+
+# Figures of round i under what is attached: ops_NAME[i], NAME being call, pipe or futex with a suffix.
+declare -A ops
+measure_ops() # suffix, round
+{
+	local name ns
+	while read -r name ns; do
+		ops[$name-$1-$2]=$ns
+	done < <("$build/tests/bench/bench-ops" "$cpu")
+	[ -n "${ops[futex-$1-$2]-}" ] || die "bench-ops failed"
+}
+
+# One value per round from an awk expression in which syscall, pipe and futex are what the operations cost with
+# the tool, syscall0, pipe0 and futex0 without.
+per_round() # suffix, expression
+{
+	local i
+	for ((i = 0; i < rounds; i++)); do
+		awk -v syscall="${ops[syscall-$1-$i]}" -v pipe="${ops[pipe-$1-$i]}" \
+			-v futex="${ops[futex-$1-$i]}" -v syscall0="${ops[syscall-none-$i]}" \
+			-v pipe0="${ops[pipe-none-$i]}" -v futex0="${ops[futex-none-$i]}" "
+			BEGIN {
+				call = syscall - syscall0
+				turn = (pipe - pipe0 - 4 * call) / 2
+				print $2
+			}"
+	done
+}
+
+hooks()
+{
+	local i t tools=() absent=()
+	for t in offcputime syscount; do
+		if command -v $t-libbpf >/dev/null && start_tool $t-libbpf; then
+			tools+=($t)
+		elif command -v $t-libbpf >/dev/null; then
+			absent+=("$t-libbpf does not run here: $(tail -n 1 "$dir/tool")")
+		else
+			absent+=("bcc's $t is skipped: no $t-libbpf here (package libbpf-tools of Debian 13)")
+		fi
+		stop "${pids[@]}"
+	done
+	for ((i = 0; i < rounds; i++)); do
+		measure_ops none $i
+		start_daemon hooks
+		measure_ops sysprofd $i
+		stop "$daemon"
+		for t in "${tools[@]}"; do
+			start_tool $t-libbpf || die "$t: $(tail -n 1 "$dir/tool")"
+			measure_ops $t $i
+			stop "$tool"
+		done
+	done
+	section "Hooks: CPU time on CPU $cpu, $rounds rounds. A round trip is two switches and four calls."
+	row "system call, nothing attached" ns - $(per_round none syscall)
+	row "system call: sysprofd adds" ns 130 $(per_round sysprofd call)
+	[[ " ${tools[*]} " != *" syscount "* ]] || row "system call: bcc syscount adds" ns - $(per_round syscount call)
+	row "pipe round trip, nothing attached" ns - $(per_round none pipe)
+	row "context switch: sysprofd adds" ns 300 $(per_round sysprofd turn)
+	[[ " ${tools[*]} " != *" offcputime "* ]] ||
+		row "context switch: bcc offcputime adds" ns - $(per_round offcputime turn)
+	row "pipe round trip: lost to sysprofd" % 25 $(per_round sysprofd '(pipe / pipe0 - 1) * 100')
+	[[ " ${tools[*]} " != *" offcputime "* ]] ||
+		row "pipe round trip: lost to bcc offcputime" % - $(per_round offcputime '(pipe / pipe0 - 1) * 100')
+	row "futex round trip, nothing attached" ns - $(per_round none futex)
+	row "futex round trip: lost to sysprofd" % - $(per_round sysprofd '(futex / futex0 - 1) * 100')
+	row "futex wait, beyond switch and calls: sysprofd" ns - \
+		$(per_round sysprofd '(futex - futex0 - 4 * call - 2 * turn) / 2')
+	for t in "${absent[@]}"; do note "$t"; done
+}
+
+# ---- an ordinary mix ---------------------------------------------------------------------------------------
+
+# CPU time in ns of all threads of the processes.
+cpu_ns() # pid...
+{
+	local p
+	for p in "$@"; do cat /proc/"$p"/task/*/schedstat 2>/dev/null; done | awk '{ n += $1 } END { printf "%.0f\n", n }'
+}
+
+# Time in ns that a process's programs ran, and bytes of its maps, as their descriptors tell.
+program_ns() # pid
+{
+	cat /proc/"$1"/fdinfo/* 2>/dev/null | awk '
+		/^prog_id:/ { id = $2 }
+		/^run_time_ns:/ { n[id] = $2 }
+		END { for (i in n) sum += n[i]; printf "%.0f\n", sum }'
+}
+
+map_bytes() # pid
+{
+	cat /proc/"$1"/fdinfo/* 2>/dev/null | awk '
+		/^map_type:/ { map = 1 } /^prog_type:/ { map = 0 }
+		/^memlock:/ { bytes = $2 }
+		/^map_id:/ { if (map) n[$2] = bytes }
+		END { for (i in n) sum += n[i]; printf "%.0f\n", sum }'
+}
+
+pss_bytes() # pid
+{
+	awk '/^Pss:/ { print $2 * 1024 }' /proc/"$1"/smaps_rollup
+}
+
+samples_of() # collector
+{
+	ctl status --format json | python3 -c "import json, sys
+print(json.load(sys.stdin)['collectors']['$1']['samples'])"
+}
+
+# "busy ticks, ticks, context switches, processes" since boot.
+host_counts()
+{
+	awk '/^cpu / { busy = $2 + $3 + $4 + $7 + $8; all = busy + $5 + $6 }
+		/^ctxt/ { switches = $2 } /^processes/ { forks = $2 }
+		END { print busy, all, switches, forks }' /proc/stat
+}
+
+mix()
+{
+	local load helper i t0 t1 d0 d1 b0 b1 before after calls waits elapsed
+	local daemons=() programs=() all=()
+
+	"$build/tests/workload/mix" $((mix_seconds + mix_warm + 20)) 200 </dev/null >/dev/null 2>&1 &
+	load=$!
+	pids+=("$load")
+	start_daemon mix
+	sleep $mix_warm
+	helper=$(ps -o pid= --ppid "$daemon")
+	calls=$(samples_of syscalls) waits=$(samples_of futex)
+	before=$(host_counts)
+	# Only here: the kernel's statistics add about 80 ns to every run of a program.
+	echo 1 >$stats
+	t0=$(date +%s%N) d0=$(cpu_ns "$daemon" $helper) b0=$(program_ns "$daemon")
+	for ((i = 0; i < 3; i++)); do
+		sleep $((mix_seconds / 3))
+		t1=$(date +%s%N) d1=$(cpu_ns "$daemon" $helper) b1=$(program_ns "$daemon")
+		daemons+=("$(calculate "($d1 - $d0) * 100 / ($t1 - $t0) / $cpus")")
+		programs+=("$(calculate "($b1 - $b0) * 100 / ($t1 - $t0) / $cpus")")
+		all+=("$(calculate "($d1 - $d0 + $b1 - $b0) * 100 / ($t1 - $t0) / $cpus")")
+		t0=$t1 d0=$d1 b0=$b1
+	done
+	echo "$stats_before" >$stats
+	after=$(host_counts)
+	calls=$(($(samples_of syscalls) - calls)) waits=$(($(samples_of futex) - waits))
+	section "Ordinary mix, $mix_seconds s: $(echo "$before $after" | awk -v cpus="$cpus" -v calls=$calls -v waits=$waits '{
+		ticks = $6 - $2; seconds = ticks / cpus / 100
+		printf "per CPU %.0f %% busy, a second %.0f switches, %.0f calls, %.0f futex waits, %.0f processes",
+			($5 - $1) * 100 / ticks, ($7 - $3) / cpus / seconds, calls / cpus / seconds,
+			waits / cpus / seconds, ($8 - $4) / cpus / seconds }')"
+	row "CPU of the host: daemon and helper" % - "${daemons[@]}"
+	row "CPU of the host: BPF programs" % - "${programs[@]}"
+	row "CPU of the host: all together" % 0.5 "${all[@]}"
+	local pss helper_pss maps mib=1048576
+	pss=$(pss_bytes "$daemon") maps=$(map_bytes "$daemon") helper_pss=0
+	[ -z "$helper" ] || helper_pss=$(pss_bytes "$helper")
+	row "memory: daemon (PSS)" MiB - "$(calculate "$pss / $mib")"
+	row "memory: symbol helper (PSS)" MiB - "$(calculate "$helper_pss / $mib")"
+	row "memory: BPF maps" MiB - "$(calculate "$maps / $mib")"
+	row "memory: in all" MiB 64 "$(calculate "($pss + $helper_pss + $maps) / $mib")"
+	stop "$daemon" "$load"
+}
+
+# ---- start -------------------------------------------------------------------------------------------------
+
+# Until a query of what was just recorded finds time on CPU.
+first_sample()
+{
+	local begin end listening
+	begin=$(date +%s%N)
+	start_daemon start
+	listening=$(date +%s%N)
+	until ctl top -n 1 --since -1min --format json 2>/dev/null | grep -q '"name"'; do
+		kill -0 "$daemon" 2>/dev/null || die "sysprofd ended: $(cat "$dir/start/log")"
+	done
+	end=$(date +%s%N)
+	listens+=("$(calculate "($listening - $begin) / 1e9")")
+	samples+=("$(calculate "($end - $begin) / 1e9")")
+	stop "$daemon"
+}
+
+start()
+{
+	local i crowd line listens=() samples=()
+	mkfifo "$dir/ready"
+	"$build/tests/workload/crowd" $crowd_processes $crowd_threads >"$dir/ready" </dev/null &
+	crowd=$!
+	pids+=("$crowd")
+	read -r line <"$dir/ready" && [ "$line" = ready ] || die "the crowd did not come"
+	for ((i = 0; i < 5; i++)); do first_sample; done
+	section "Start, with $crowd_processes processes and $((crowd_processes * crowd_threads)) threads"
+	row "until it listens" s - "${listens[@]}"
+	row "until the first sample is answered" s 1 "${samples[@]}"
+	stop "$crowd"
+}
+
+# ---- the store ---------------------------------------------------------------------------------------------
+
+# A figure of bench-store or bench-query: the number before the unit, on the line with the label.
+figure() # label, unit
+{
+	sed -n "s/^ *$1  *//p" "$dir/store.out" | grep -o "[0-9.]* $2" | head -n 1 | cut -d ' ' -f 1
+}
+
+store()
+{
+	"$build/tests/bench/bench-store" "$dir/day" >"$dir/store.out" || die "bench-store failed"
+	"$build/tests/bench/bench-query" "$dir/day" >>"$dir/store.out" || die "bench-query failed"
+	section "Store: a day of the model, 8,640 buckets; CPU time where nothing else is said"
+	row "disk, a day (without the reserve)" MiB 22 \
+		"$(sed -n 's/.* buckets, \([0-9.]*\) MiB.*/\1/p' "$dir/store.out" | awk '{ print $1 - 2 }')"
+	row "append and repack, each bucket" ms - \
+		"$(calculate "$(figure append 'ms CPU') + $(figure 'maintenance per append' 'ms CPU')")"
+	row "open again" ms - "$(figure 'open again' ms)"
+	row "on-cpu rows of 24 h added up, warm" ms 50 "$(figure 'on-cpu, all, again' 'ms CPU')"
+	row "on-cpu rows of 24 h added up, cold (elapsed)" ms 100 "$(figure 'on-cpu, all, cold' ms)"
+	row "on-cpu rows of 1 h added up, warm" ms 5 "$(figure 'on-cpu, the last hour' 'ms CPU')"
+	row "on-cpu profile of 24 h as a query answers it" ms - "$(figure 'on-cpu, merge, 24 h' ms)"
+	row "on-cpu top by function, 24 h" ms - "$(figure 'on-cpu, top by function, 24 h' ms)"
+	rm -rf "$dir/day"
+}
+
+# ---- all -----------------------------------------------------------------------------------------------------
+
+[ "$(id -u)" = 0 ] || die "needs root: it loads BPF programs"
+dir=$(mktemp -d /var/tmp/sysprofd-bench.XXXXXX) || exit 1
+begin=$SECONDS
+printf '  %-46s %12s  %-18s %-8s\n' "" "median" "least .. greatest" "target"
+read -r load _ </proc/loadavg
+[ "$(calculate "$load > $cpus")" = 0 ] || note "This host is busy (load $load on $cpus CPUs): the figures are worse than they could be."
+attached=$(others)
+[ -z "$attached" ] || note "Programs of others are attached and measured along: ${attached% }"
+# shellcheck disable=SC2053 # a pattern is meant
+for part in hooks mix start store; do
+	[[ $part != $only ]] || $part
+done
+printf '\n%d targets met, %d missed, %d s\n' $met $missed $((SECONDS - begin))
