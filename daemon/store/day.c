@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "store/day.h"
 
@@ -13,39 +12,79 @@
 
 /* ---- names -------------------------------------------------------------------------------------- */
 
+/*
+ * Dates by arithmetic: strftime(3) and timegm(3) may read the zone file and allocate. Days since 1970-01-01 in
+ * the proleptic Gregorian calendar, the year beginning in March so that the leap day is its last.
+ */
+static void date_of(uint64_t days, unsigned *ret_year, unsigned *ret_month, unsigned *ret_day)
+{
+	uint64_t z = days + 719468, era = z / 146097, in_era = z % 146097;
+	uint64_t year = (in_era - in_era / 1460 + in_era / 36524 - in_era / 146096) / 365;
+	uint64_t in_year = in_era - (365 * year + year / 4 - year / 100);
+	uint64_t month = (5 * in_year + 2) / 153;
+
+	*ret_day = (unsigned)(in_year - (153 * month + 2) / 5 + 1);
+	*ret_month = (unsigned)(month < 10 ? month + 3 : month - 9);
+	*ret_year = (unsigned)(year + era * 400 + (*ret_month <= 2));
+}
+
+static uint64_t days_of(unsigned year, unsigned month, unsigned day)
+{
+	uint64_t y = year - (month <= 2), in_era = y % 400;
+	uint64_t in_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
+
+	return y / 400 * 146097 + in_era * 365 + in_era / 4 - in_era / 100 + in_year - 719468;
+}
+
 void day_name(char name[static DAY_NAME_MAX], uint64_t day_ns, uint64_t first_seq)
 {
-	time_t t = (time_t)(day_ns / NSEC_PER_SEC);
-	char date[16];
-	struct tm tm;
+	unsigned year, month, day;
 
-	gmtime_r(&t, &tm);
-	strftime(date, sizeof(date), "%Y-%m-%d", &tm);
-	snprintf(name, DAY_NAME_MAX, "%s.%016llx.db", date, (unsigned long long)first_seq);
+	date_of(day_ns / DAY_NS, &year, &month, &day);
+	snprintf(name, DAY_NAME_MAX, "%04u-%02u-%02u.%016llx.db", year % 10000, month % 100,
+		 day % 100, (unsigned long long)first_seq);
+}
+
+/* The number that n digits at *p make, which are skipped; UINT64_MAX for anything else. */
+static uint64_t take_digits(const char **p, size_t n, unsigned base)
+{
+	static const char digits[] = "0123456789abcdef";
+	uint64_t v = 0;
+
+	for (; n > 0; n--, (*p)++) {
+		const char *d = **p ? memchr(digits, **p, base) : NULL;
+
+		if (!d)
+			return UINT64_MAX;
+		v = v * base + (uint64_t)(d - digits);
+	}
+	return v;
 }
 
 bool day_name_parse(const char *name, uint64_t *ret_day_ns, uint64_t *ret_first_seq)
 {
+	uint64_t year, month, day, seq, day_ns;
 	char again[DAY_NAME_MAX];
-	struct tm tm = {};
-	unsigned year, month, day;
-	unsigned long long seq;
-	time_t t;
+	const char *p = name;
 
-	if (strlen(name) != 30 ||
-	    sscanf(name, "%4u-%2u-%2u.%16llx.db", &year, &month, &day, &seq) != 4)
+	year = take_digits(&p, 4, 10);
+	if (year < 1970 || year > 2261 || *p++ != '-')
 		return false;
-	tm.tm_year = (int)year - 1900;
-	tm.tm_mon = (int)month - 1;
-	tm.tm_mday = (int)day;
-	t = timegm(&tm);
-	if (t < 0 || seq == 0 || seq > SEQ_MAX)
+	month = take_digits(&p, 2, 10);
+	if (month < 1 || month > 12 || *p++ != '-')
 		return false;
-	/* Only the one spelling that we write. */
-	day_name(again, (uint64_t)t * NSEC_PER_SEC, seq);
+	day = take_digits(&p, 2, 10);
+	if (day < 1 || day > 31 || *p++ != '.')
+		return false;
+	seq = take_digits(&p, 16, 16);
+	if (seq == 0 || seq > SEQ_MAX || !streq(p, ".db"))
+		return false;
+	day_ns = days_of((unsigned)year, (unsigned)month, (unsigned)day) * DAY_NS;
+	/* The 31st of February is no day. */
+	day_name(again, day_ns, seq);
 	if (!streq(again, name))
 		return false;
-	*ret_day_ns = (uint64_t)t * NSEC_PER_SEC;
+	*ret_day_ns = day_ns;
 	*ret_first_seq = seq;
 	return true;
 }
@@ -191,10 +230,11 @@ int day_create(const char *directory, uint64_t day_ns, uint64_t first_seq, uint6
 		r = sql_exec(d->db, pragmas);
 	if (r >= 0)
 		r = sql_exec(d->db, "BEGIN IMMEDIATE");
-	if (r >= 0) {
+	if (r >= 0)
 		r = sql_exec(d->db, schema);
-		r = sql_exec(d->db, r >= 0 ? "COMMIT" : "ROLLBACK") ?: r;
-	}
+	/* Without a commit, closing rolls back. */
+	if (r >= 0)
+		r = sql_exec(d->db, "COMMIT");
 	if (r >= 0)
 		r = day_setup(d);
 	if (r >= 0)

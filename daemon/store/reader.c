@@ -20,7 +20,8 @@ struct store_reader {
 	int directory_fd;
 	struct view *views[HOLD_VIEWS]; /* in order of use, the latest last */
 	size_t n_views;
-	const struct view *delivered; /* of the last bucket: the caller may still use its dictionary */
+	const struct view
+		*delivered; /* of the last bucket: the caller may still use its dictionary */
 	struct blob_reader blobs;
 	struct rows rows;
 	struct samples samples[PROFILE_TYPE_N];

@@ -10,6 +10,8 @@ static int system_error(sqlite3 *db, int otherwise)
 
 int sql_error(sqlite3 *db, int rc)
 {
+	if (rc == SQLITE_IOERR_NOMEM)
+		return -ENOMEM;
 	switch (rc & 0xff) {
 	case SQLITE_OK:
 	case SQLITE_ROW:

@@ -20,6 +20,8 @@
 #define OPEN_BUDGET_NS (5 * NSEC_PER_MSEC)
 #define APPEND_ATTEMPTS 6
 #define LIMIT_MIN (1ULL << 20)
+/* The end of 2261: what a signed 64-bit number of nanoseconds, and the name of a day, can say. */
+#define WALL_MAX (9214646400ULL * NSEC_PER_SEC - 1)
 
 /* ---- statistics --------------------------------------------------------------------------------- */
 
@@ -98,12 +100,13 @@ static int open_directory(struct store *s, const char *directory)
 	return check_directory(s->directory_fd);
 }
 
-/* Surveys the newest files first; those that the time does not suffice for wait. */
+/* Surveys the newest files first, the last one in any case; those that the time does not suffice for wait. */
 static void survey_files(struct store *s, uint64_t until_mono_ns)
 {
 	for (size_t i = s->n_files; i > 0; i--) {
-		(void)!file_survey(s, &s->files[i - 1]);
-		if (mono_now_ns() > until_mono_ns)
+		int r = file_survey(s, &s->files[i - 1]);
+
+		if (r <= 0 && mono_now_ns() > until_mono_ns)
 			break;
 	}
 }
@@ -326,7 +329,7 @@ int store_append(struct store *s, struct bucket *b)
 	uint64_t day_ns = b->meta.start_wall_ns - b->meta.start_wall_ns % DAY_NS;
 	int r = -EIO;
 
-	if (b->meta.start_wall_ns > INT64_MAX || s->next_seq > SEQ_MAX)
+	if (b->meta.start_wall_ns > WALL_MAX || s->next_seq > SEQ_MAX)
 		return -ERANGE;
 	for (unsigned attempt = 0; attempt < APPEND_ATTEMPTS; attempt++) {
 		r = need_current(s, day_ns);

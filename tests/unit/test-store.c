@@ -2,7 +2,10 @@
 /* The store in good times: append, scan, list, days, clocks, limits, packs, readers. */
 #include "store-fixture.h"
 
+#include <time.h>
+
 #include "../bench/model.h"
+#include "store/day.h"
 
 static void test_append_and_scan(void **st)
 {
@@ -206,6 +209,41 @@ static void test_scan_ends_early(void **st)
 }
 
 /* ---- days and clocks ---- */
+
+static void test_day_names(void **st)
+{
+	static const char *const wrong[] = {
+		"",
+		"2026-01-01.0000000000000001.dbx",
+		"2026-02-29.0000000000000001.db",
+		"2026-13-01.0000000000000001.db",
+		"2026-00-10.0000000000000001.db",
+		"2026-01-01.0000000000000000.db",
+		"2026-01-01.000000000000000A.db",
+		"2026-01-01.ffffffffffffffff.db",
+		"2026-01-01-0000000000000001.db",
+		"2026-01-01.0000000000000001.db-wal",
+		"1969-12-31.0000000000000001.db",
+		"2026-01-01.1.db",
+	};
+	char name[DAY_NAME_MAX], expected[DAY_NAME_MAX];
+	uint64_t day_ns, seq;
+
+	for (uint64_t day = 0; day < 106000; day += day % 100 ? 1 : 13) {
+		time_t t = (time_t)(day * 86400);
+		struct tm tm;
+
+		gmtime_r(&t, &tm);
+		strftime(expected, sizeof(expected), "%Y-%m-%d.00000000000000ab.db", &tm);
+		day_name(name, day * DAY, 0xab);
+		assert_string_equal(name, expected);
+		assert_true(day_name_parse(name, &day_ns, &seq));
+		assert_int_equal(day_ns, day * DAY);
+		assert_int_equal(seq, 0xab);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_false(day_name_parse(wrong[i], &day_ns, &seq));
+}
 
 static void test_day_change(void **st)
 {
@@ -689,7 +727,7 @@ static void test_bad_bucket(void **st)
 	assert_int_equal(store_append(s, b), -EINVAL);
 	b->columns[PROFILE_ON_CPU].n--;
 	assert_int_equal(store_append(s, b), 0);
-	b->meta.start_wall_ns = UINT64_MAX;
+	b->meta.start_wall_ns = INT64_MAX;
 	assert_int_equal(store_append(s, b), -ERANGE);
 	bucket_free(b);
 	store_get_stats(s, &stats);
@@ -707,6 +745,7 @@ int main(void)
 		store_test(test_uuid_of_reader),
 		store_test(test_list),
 		store_test(test_scan_ends_early),
+		store_test(test_day_names),
 		store_test(test_day_change),
 		store_test(test_clock_steps),
 		store_test(test_age),
