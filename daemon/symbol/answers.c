@@ -56,7 +56,8 @@ static bool equal_text(const void *ctx, uint32_t id, const void *key)
 	return streq(g->text + id, key);
 }
 
-static const struct answer_entry *find(const struct answer_generation *g, const struct answer_key *key)
+static const struct answer_entry *find(const struct answer_generation *g,
+				       const struct answer_key *key)
 {
 	uint32_t id = index_find(&g->by_key, XXH3_64bits(key, sizeof(*key)), equal_key, g, key);
 
@@ -117,8 +118,8 @@ static int put(struct answer_generation *g, const struct answer_key *key, const 
 	return 0;
 }
 
-static void take(const struct answer_generation *g, const struct answer_entry *e, const char **ret_name,
-		 const char **ret_system_name)
+static void take(const struct answer_generation *g, const struct answer_entry *e,
+		 const char **ret_name, const char **ret_system_name)
 {
 	*ret_name = e->name ? g->text + e->name : "";
 	*ret_system_name = e->system_name ? g->text + e->system_name : "";
@@ -142,7 +143,8 @@ bool answers_get(struct answers *a, const struct answer_key *key, const char **r
 	return true;
 }
 
-int answers_put(struct answers *a, const struct answer_key *key, const char *name, const char *system_name)
+int answers_put(struct answers *a, const struct answer_key *key, const char *name,
+		const char *system_name)
 {
 	if (generation_bytes(&a->young) > a->limit / 2) {
 		generation_done(&a->old);

@@ -41,4 +41,5 @@ uint64_t answers_bytes(const struct answers *a);
 /* The strings are valid until the next call. An empty name is an answer too: no symbol there. */
 bool answers_get(struct answers *a, const struct answer_key *key, const char **ret_name,
 		 const char **ret_system_name);
-int answers_put(struct answers *a, const struct answer_key *key, const char *name, const char *system_name);
+int answers_put(struct answers *a, const struct answer_key *key, const char *name,
+		const char *system_name);

@@ -75,7 +75,8 @@ static int send_some(int fd, const uint8_t *data, size_t len, int pass_fd)
 	return (int)n;
 }
 
-int channel_send(struct channel *c, const ProtobufCMessage *m, int pass_fd, uint64_t deadline_mono_ns)
+int channel_send(struct channel *c, const ProtobufCMessage *m, int pass_fd,
+		 uint64_t deadline_mono_ns)
 {
 	size_t len = protobuf_c_message_get_packed_size(m), prefix = 0, at = 0;
 	_cleanup_free_ uint8_t *buf = malloc(len + PREFIX_MAX);
@@ -222,8 +223,8 @@ static int parse_prefix(const struct channel *c, size_t *ret_prefix, size_t *ret
 	return -EBADMSG;
 }
 
-int channel_receive(struct channel *c, const ProtobufCMessageDescriptor *type, uint64_t deadline_mono_ns,
-		    ProtobufCMessage **ret, int *ret_fd)
+int channel_receive(struct channel *c, const ProtobufCMessageDescriptor *type,
+		    uint64_t deadline_mono_ns, ProtobufCMessage **ret, int *ret_fd)
 {
 	size_t prefix = 0, len = 0;
 	ProtobufCAllocator a = budget(c);

@@ -27,11 +27,12 @@ int channel_init(struct channel *c, int fd, size_t message_max);
 void channel_done(struct channel *c);
 
 /* -ETIMEDOUT after the deadline, when the stream is useless; -EPIPE when the other end is gone. */
-int channel_send(struct channel *c, const ProtobufCMessage *m, int pass_fd, uint64_t deadline_mono_ns);
+int channel_send(struct channel *c, const ProtobufCMessage *m, int pass_fd,
+		 uint64_t deadline_mono_ns);
 /*
  * -ETIMEDOUT: nothing is lost, call again. -EPIPE: the other end is gone. -EMSGSIZE, -EBADMSG: it is not to
  * be spoken to any more. ret_fd: the descriptor that came along, or -1; free with channel_message_free().
  */
-int channel_receive(struct channel *c, const ProtobufCMessageDescriptor *type, uint64_t deadline_mono_ns,
-		    ProtobufCMessage **ret, int *ret_fd);
+int channel_receive(struct channel *c, const ProtobufCMessageDescriptor *type,
+		    uint64_t deadline_mono_ns, ProtobufCMessage **ret, int *ret_fd);
 void channel_message_free(struct channel *c, ProtobufCMessage *m);

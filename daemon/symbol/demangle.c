@@ -28,7 +28,8 @@ static bool is_hex(char c)
 static bool is_clone_suffix(const char *s, size_t len)
 {
 	static const char *const words[] = {
-		"cold", "part", "isra", "constprop", "lto_priv", "localalias", "clone", "llvm", "__uniq",
+		"cold",	      "part",  "isra", "constprop", "lto_priv",
+		"localalias", "clone", "llvm", "__uniq",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
@@ -130,7 +131,8 @@ static bool demangle(const char *mangled, struct output *o)
 			return true;
 	o->len = 0;
 	if (strncmp(mangled, "_Z", 2) == 0)
-		return cplus_demangle_v3_callback(mangled, options | DMGL_NO_RECURSE_LIMIT, collect, o) &&
+		return cplus_demangle_v3_callback(mangled, options | DMGL_NO_RECURSE_LIMIT, collect,
+						  o) &&
 		       o->len;
 	return false;
 }

@@ -6,7 +6,8 @@
 
 #include "symbol/elf.h"
 
-#define ELF_SYMBOLS_MAX (1U << 22) /* the largest binaries in distributions have about 1.1 million */
+#define ELF_SYMBOLS_MAX \
+	(1U << 22) /* the largest binaries in distributions have about 1.1 million */
 #define ELF_SEGMENTS_MAX 256
 #define ELF_NO_SYMBOL ((1U << 24) - 1)
 
@@ -22,7 +23,8 @@ struct symbol {
 	uint32_t start; /* from the table's base */
 	uint32_t size;
 	uint32_t name; /* within its string table */
-	uint32_t up : 24; /* the nearest sized symbol before that may cover what this one does not */
+	uint32_t
+		up : 24; /* the nearest sized symbol before that may cover what this one does not */
 	uint32_t type : 2; /* enum symbol_type */
 	uint32_t bind : 2; /* 0 global, 1 weak, 2 local */
 	uint32_t strings : 1; /* index into elf_table.strings */
@@ -67,7 +69,8 @@ struct elf_reader {
 
 bool elf_vaddr_to_offset(const struct elf_table *t, uint64_t vaddr, uint64_t *ret);
 /* Reads bytes and converts records of a type to this machine's order in place. */
-int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_t len, uint64_t offset);
+int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_t len,
+		     uint64_t offset);
 /* 0, or -EBADMSG when a part was damaged, or -ENOMEM, -EFBIG. */
 int elf_read_symbols(struct elf_reader *r);
 /* Reads a NUL-terminated name. -EBADMSG when it lies outside or has no end. */

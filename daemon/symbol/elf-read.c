@@ -10,7 +10,8 @@
 #define DYNAMIC_MAX 65536
 #define HASH_BUCKETS_MAX (1U << 24)
 
-int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_t len, uint64_t offset)
+int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_t len,
+		     uint64_t offset)
 {
 	Elf_Data data = { .d_buf = buf, .d_type = type, .d_size = len, .d_version = EV_CURRENT };
 	int q;
@@ -89,8 +90,9 @@ static bool wanted(const struct elf_reader *r, int strings, const GElf_Sym *s, s
 			return false;
 		if (!in_segment(t, s->st_value, PF_X))
 			return false;
-		ret->type = type == STT_FUNC ? SYMBOL_SIZED_KIND :
-			    type == STT_NOTYPE ? SYMBOL_LABEL : SYMBOL_RESOLVER;
+		ret->type = type == STT_FUNC	 ? SYMBOL_SIZED_KIND
+			    : type == STT_NOTYPE ? SYMBOL_LABEL
+						 : SYMBOL_RESOLVER;
 		/* "etext" and its like stand at the end of a section: they name what does not belong to it. */
 		if (!s->st_size && r->n_by_index &&
 		    (s->st_shndx >= r->n_by_index || s->st_value < r->by_index[s->st_shndx].start ||
@@ -235,8 +237,8 @@ static int read_dynamic(const struct elf_reader *r, struct dynamic *ret)
 	for (size_t i = 0; i < n; i++) {
 		bool wide = r->class == ELFCLASS64;
 		int64_t tag = wide ? ((Elf64_Dyn *)buf)[i].d_tag : ((Elf32_Dyn *)buf)[i].d_tag;
-		uint64_t v = wide ? ((Elf64_Dyn *)buf)[i].d_un.d_val :
-				    ((Elf32_Dyn *)buf)[i].d_un.d_val;
+		uint64_t v = wide ? ((Elf64_Dyn *)buf)[i].d_un.d_val
+				  : ((Elf32_Dyn *)buf)[i].d_un.d_val;
 
 		if (tag == DT_NULL)
 			break;

@@ -149,9 +149,9 @@ static int read_sections(struct elf_reader *r)
 		if (ARRAY_GROW(t->sections, cap, t->n_segments) < 0)
 			return -ENOMEM;
 		if (t->segments[i].flags & PF_X)
-			t->sections[t->n_sections++] =
-				(struct range){ t->segments[i].vaddr,
-						t->segments[i].vaddr + t->segments[i].filesz };
+			t->sections[t->n_sections++] = (struct range){
+				t->segments[i].vaddr, t->segments[i].vaddr + t->segments[i].filesz
+			};
 	}
 	t->n_sections += n;
 	if (t->n_sections)
@@ -365,7 +365,8 @@ static uint32_t covering(const struct elf_table *t, uint32_t at)
 	uint32_t last = last_start(t, at), i = last;
 	const struct symbol *s;
 
-	for (int steps = 0; i != ELF_NO_SYMBOL && steps < NESTING_MAX; steps++, i = t->symbols[i].up)
+	for (int steps = 0; i != ELF_NO_SYMBOL && steps < NESTING_MAX;
+	     steps++, i = t->symbols[i].up)
 		if (covers(&t->symbols[i], at))
 			return i;
 	if (last == ELF_NO_SYMBOL || t->want != ELF_WANT_CODE)
@@ -418,7 +419,8 @@ static const char *type_suffix(const struct symbol *s)
 	return s->type == SYMBOL_RESOLVER ? ".resolver" : s->type == SYMBOL_PLT ? "@plt" : "";
 }
 
-int elf_table_find(const struct elf_table *t, int fd, uint64_t offset, char ret_name[static ELF_NAME_MAX])
+int elf_table_find(const struct elf_table *t, int fd, uint64_t offset,
+		   char ret_name[static ELF_NAME_MAX])
 {
 	struct candidate pair[2], *best = NULL;
 	uint32_t at, first, tried = 0;
@@ -447,7 +449,7 @@ int elf_table_find(const struct elf_table *t, int fd, uint64_t offset, char ret_
 	if (!best)
 		return 0;
 	/* Without the symbol version, which .symtab carries in the name. */
-	snprintf(ret_name, ELF_NAME_MAX, "%.*s%s", (int)(1 + strcspn(best->name + 1, "@")), best->name,
-		 type_suffix(best->symbol));
+	snprintf(ret_name, ELF_NAME_MAX, "%.*s%s", (int)(1 + strcspn(best->name + 1, "@")),
+		 best->name, type_suffix(best->symbol));
 	return 1;
 }

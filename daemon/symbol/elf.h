@@ -36,4 +36,5 @@ const char *elf_table_build_id(const struct elf_table *t); /* hexadecimal or "" 
  * IFUNC symbol covers its resolver, not what it resolves to, and is called "NAME.resolver"; an entry of a
  * procedure linkage table "NAME@plt".
  */
-int elf_table_find(const struct elf_table *t, int fd, uint64_t offset, char ret_name[static ELF_NAME_MAX]);
+int elf_table_find(const struct elf_table *t, int fd, uint64_t offset,
+		   char ret_name[static ELF_NAME_MAX]);

@@ -86,7 +86,8 @@ static void limit_memory(pid_t pid, uint64_t bytes)
 
 static int spawn(int fd, pid_t *ret)
 {
-	static char *const argv[] = { (char *)"sysprofd-symbol", (char *)"--symbol-helper", (char *)"3", NULL };
+	static char *const argv[] = { (char *)"sysprofd-symbol", (char *)"--symbol-helper",
+				      (char *)"3", NULL };
 	static char *const no_env[] = { NULL };
 	char *const *env = no_env;
 	posix_spawn_file_actions_t actions;

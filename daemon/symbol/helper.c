@@ -211,8 +211,8 @@ static Sysprofd__V1__SymbolizeStatus status_of(int error)
 static int answer_request(struct helper *h, const Sysprofd__V1__SymbolizeRequest *q, int fd,
 			  struct answer *a)
 {
-	enum elf_want want = q->kind == SYSPROFD__V1__SYMBOL_KIND__SYMBOL_KIND_DATA ? ELF_WANT_DATA :
-										      ELF_WANT_CODE;
+	enum elf_want want = q->kind == SYSPROFD__V1__SYMBOL_KIND__SYMBOL_KIND_DATA ? ELF_WANT_DATA
+										    : ELF_WANT_CODE;
 	struct file_identity file;
 	struct cached_table *c;
 	const struct elf_table *t;

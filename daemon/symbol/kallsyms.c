@@ -82,14 +82,15 @@ static bool ends_with(const char *s, const char *suffix)
 
 static bool is_boundary(const char *name)
 {
-	static const char *const names[] = { "_text", "_stext", "_etext", "_sinittext",
-					     "_einittext", "_end", "__init_begin", "__init_end" };
+	static const char *const names[] = { "_text",	   "_stext", "_etext",	     "_sinittext",
+					     "_einittext", "_end",   "__init_begin", "__init_end" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (streq(name, names[i]))
 			return true;
 	return name[0] == '_' && name[1] == '_' &&
-	       (ends_with(name, "_start") || ends_with(name, "_end") || ends_with(name, "_begin")) &&
+	       (ends_with(name, "_start") || ends_with(name, "_end") ||
+		ends_with(name, "_begin")) &&
 	       strstr(name, "text");
 }
 
@@ -132,10 +133,10 @@ static int add_static(struct kallsyms *k, uint64_t address, char type, const cha
 	s->start = address;
 	s->name = (uint32_t)k->n_names;
 	s->module = (uint16_t)module;
-	s->rank = is_boundary(name)	       ? RANK_BOUNDARY :
-		  type == 'T'		       ? RANK_GLOBAL :
-		  type == 'w' || type == 'W' ? RANK_WEAK :
-					       RANK_LOCAL;
+	s->rank = is_boundary(name)	       ? RANK_BOUNDARY
+		  : type == 'T'		       ? RANK_GLOBAL
+		  : type == 'w' || type == 'W' ? RANK_WEAK
+					       : RANK_LOCAL;
 	memcpy(k->names + k->n_names, name, len);
 	k->n_names += len;
 	if (module || streq(name, "_stext"))
@@ -415,7 +416,8 @@ uint64_t kallsyms_address(const struct kallsyms *k, const char *name)
 	return 0;
 }
 
-bool kallsyms_range(const struct kallsyms *k, const char *name, uint64_t *ret_start, uint64_t *ret_end)
+bool kallsyms_range(const struct kallsyms *k, const char *name, uint64_t *ret_start,
+		    uint64_t *ret_end)
 {
 	size_t i = find_name(k, name);
 
@@ -436,7 +438,8 @@ static void drop_dynamic(struct kallsyms *k, size_t i)
 	k->n_dynamic--;
 }
 
-int kallsyms_add(struct kallsyms *k, uint64_t address, uint32_t len, const char *name, const char *module)
+int kallsyms_add(struct kallsyms *k, uint64_t address, uint32_t len, const char *name,
+		 const char *module)
 {
 	_cleanup_free_ char *n = NULL, *m = NULL;
 	size_t at;

@@ -17,7 +17,8 @@ DEFINE_CLEANUP(struct kallsyms *, kallsyms_free)
 
 struct kernel_symbol {
 	const char *name;
-	const char *module; /* "" for vmlinux, "bpf" for BPF programs, "__builtin__ftrace" and such for trampolines */
+	const char *
+		module; /* "" for vmlinux, "bpf" for BPF programs, "__builtin__ftrace" and such for trampolines */
 	uint64_t start;
 	/*
 	 * Of the address from _stext, or from the module's lowest text symbol: the same after a reboot. For BPF
@@ -30,6 +31,8 @@ bool kallsyms_find(const struct kallsyms *k, uint64_t address, struct kernel_sym
 /* The address of a name; of static functions with suffixes (".isra.0") the base name matches too. 0: none. */
 uint64_t kallsyms_address(const struct kallsyms *k, const char *name);
 /* Ends where the next symbol begins. */
-bool kallsyms_range(const struct kallsyms *k, const char *name, uint64_t *ret_start, uint64_t *ret_end);
-int kallsyms_add(struct kallsyms *k, uint64_t address, uint32_t len, const char *name, const char *module);
+bool kallsyms_range(const struct kallsyms *k, const char *name, uint64_t *ret_start,
+		    uint64_t *ret_end);
+int kallsyms_add(struct kallsyms *k, uint64_t address, uint32_t len, const char *name,
+		 const char *module);
 void kallsyms_remove(struct kallsyms *k, uint64_t address);

@@ -25,7 +25,8 @@
 
 #define LOCK_NAMED 2 /* in lock.flags */
 #define STRIKES_OUT 2 /* failures that poison a binary */
-#define STRIKES_MAX 1024 /* binaries that failed and are remembered; the oldest is forgotten first */
+#define STRIKES_MAX \
+	1024 /* binaries that failed and are remembered; the oldest is forgotten first */
 #define BUILD_ID_MAX 129
 
 enum kind {
@@ -206,7 +207,9 @@ static void strike(struct symbolizer *s, const struct identity *binary)
 
 static struct answer_key key_of(const struct identity *binary, enum kind kind, uint64_t offset)
 {
-	return (struct answer_key){ { binary->hash[0], binary->hash[1] }, offset, (uint32_t)kind, 0 };
+	return (struct answer_key){
+		{ binary->hash[0], binary->hash[1] }, offset, (uint32_t)kind, 0
+	};
 }
 
 static void helper_failed(struct symbolizer *s)
@@ -221,7 +224,8 @@ static void helper_failed(struct symbolizer *s)
 /* Build-ids in side-band records are cut at 20 bytes: they agree as far as both go. */
 static bool contradicts(const char *expected, const char *found)
 {
-	return *expected && *found && strncmp(expected, found, MIN(strlen(expected), strlen(found))) != 0;
+	return *expected && *found &&
+	       strncmp(expected, found, MIN(strlen(expected), strlen(found))) != 0;
 }
 
 /* What the answer says about one offset, or "" when it says nothing. */
@@ -381,7 +385,8 @@ static bool apply_cached(struct naming *n, const struct item *i, const struct id
 	       apply(n, i, name, system_name);
 }
 
-static void consider(struct naming *n, uint32_t binary, enum kind kind, uint64_t offset, uint32_t id)
+static void consider(struct naming *n, uint32_t binary, enum kind kind, uint64_t offset,
+		     uint32_t id)
 {
 	struct item i = { binary, kind, offset, id };
 	struct identity identity;
@@ -414,7 +419,8 @@ static void collect(struct naming *n)
 
 	for (size_t i = 1; i < d->n_frames; i++)
 		if (d->frames[i].kind == FRAME_NATIVE && !(d->frames[i].flags & FRAME_NAMED))
-			consider(n, d->frames[i].binary, KIND_CODE, d->frames[i].offset, (uint32_t)i);
+			consider(n, d->frames[i].binary, KIND_CODE, d->frames[i].offset,
+				 (uint32_t)i);
 	for (size_t i = 1; i < d->n_locks; i++)
 		if (!(d->locks[i].flags & LOCK_NAMED))
 			consider(n, d->locks[i].binary, KIND_DATA, d->locks[i].offset, (uint32_t)i);
@@ -465,8 +471,8 @@ static size_t fill(struct pending *p, const struct item *items, size_t n_items)
 }
 
 /* Asks for a batch and names its items from the answer. Returns how many items were dealt with. */
-static size_t name_batch(struct naming *n, const struct identity *identity, const struct item *items,
-			 size_t n_items, int *ret_error)
+static size_t name_batch(struct naming *n, const struct identity *identity,
+			 const struct item *items, size_t n_items, int *ret_error)
 {
 	struct symbolizer *s = n->s;
 	struct pending *p = &s->pending;

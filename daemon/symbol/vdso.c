@@ -7,7 +7,7 @@
 #include "symbol/vdso.h"
 
 /* Section headers stand last in the image, behind what they describe. */
-static size_t image_size(const ElfW(Ehdr) *e)
+static size_t image_size(const ElfW(Ehdr) * e)
 {
 	return e->e_shoff + (size_t)e->e_shnum * e->e_shentsize;
 }

@@ -39,7 +39,8 @@ static void readable_names(void **state)
 		{ "_ZSt4sortIPiEvT_S1_", "void std::sort<int*>(int*, int*)" },
 		/* Rust, both manglings; the hash of the old one changes with every build */
 		{ "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad" },
-		{ "_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h930b740aa94f1d3aE",
+		{ "_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$"
+		  "3bar17h930b740aa94f1d3aE",
 		  "<Test + 'static as foo::Bar<Test>>::bar" },
 		{ "_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function" },
 		{ "_RNvXs5_NtCsd4VYFwevHkG_4core3fmtRDNtB5_5DebugEL_B5_3fmt", NULL },
@@ -71,7 +72,8 @@ static void output_is_bounded(void **state)
 	/* Parameters A<int, int>, B<A, A>, C<B, B>, ... double what is printed with each: 2^26 in the end. */
 	n = (size_t)sprintf(mangled, "_Z1f1AIiiE");
 	for (int i = 1; i < 26; i++) {
-		int earlier = 2 * i - 1; /* S_ is A, S0_ A<int, int>, S1_ B, S2_ B<A, A>, ... in base 36 */
+		int earlier = 2 * i -
+			      1; /* S_ is A, S0_ A<int, int>, S1_ B, S2_ B<A, A>, ... in base 36 */
 		char seq[4] = {};
 
 		earlier--;
@@ -81,7 +83,8 @@ static void output_is_bounded(void **state)
 		n += (size_t)sprintf(mangled + n, "1%cIS%s_S%s_E", 'A' + i, seq, seq);
 	}
 	symbol_readable_name(mangled, name);
-	assert_int_equal(strncmp(name, "f(A<int, int>, B<A<int, int>, A<int, int> >, C<B<A", 50), 0);
+	assert_int_equal(strncmp(name, "f(A<int, int>, B<A<int, int>, A<int, int> >, C<B<A", 50),
+			 0);
 	assert_string_equal(name + strlen(name) - 3, "...");
 
 	/* Longer than any name: taken as it is, cut. */

@@ -36,7 +36,6 @@ static bool run(const char *fmt, ...)
 	return system(command) == 0;
 }
 
-
 static void must(bool ok)
 {
 	if (!ok) {
@@ -93,7 +92,8 @@ static uint64_t to_offset(int fd, uint64_t vaddr)
 
 	assert_int_equal(pread_full(fd, &e, sizeof(e), 0), 0);
 	for (int i = 0; i < e.e_phnum; i++) {
-		assert_int_equal(pread_full(fd, &p, sizeof(p), e.e_phoff + (uint64_t)i * sizeof(p)), 0);
+		assert_int_equal(pread_full(fd, &p, sizeof(p), e.e_phoff + (uint64_t)i * sizeof(p)),
+				 0);
 		if (p.p_type == PT_LOAD && vaddr >= p.p_vaddr && vaddr < p.p_vaddr + p.p_memsz)
 			return vaddr - p.p_vaddr + p.p_offset;
 	}
@@ -136,14 +136,16 @@ static const char locate_h[] =
 	"	unsigned long a = (unsigned long)p, start, end, off; char line[512];\n"
 	"	FILE *f = fopen(\"/proc/self/maps\", \"r\");\n"
 	"	while (fgets(line, sizeof(line), f))\n"
-	"		if (sscanf(line, \"%lx-%lx %*s %lx\", &start, &end, &off) == 3 && a >= start && a < end)\n"
+	"		if (sscanf(line, \"%lx-%lx %*s %lx\", &start, &end, &off) == 3 && a >= "
+	"start && a < end)\n"
 	"			printf(\"%lx %s\\n\", a - start + off + 2, name);\n"
 	"	fclose(f);\n"
 	"}\n";
 
 static const char spin_c[] =
 	"#include \"locate.h\"\n"
-	"__attribute__((noinline)) int leaf(volatile int *p) { for (int i = 0; i < 9; i++) ++*p; return *p; }\n"
+	"__attribute__((noinline)) int leaf(volatile int *p) { for (int i = 0; i < 9; i++) ++*p; "
+	"return *p; }\n"
 	"__attribute__((noinline)) int mid(volatile int *p) { return leaf(p) + leaf(p); }\n"
 	"int main(void) { volatile int x = 0; locate(\"leaf\", leaf); locate(\"mid\", mid);\n"
 	"	locate(\"main\", main); return mid(&x) == 0; }\n";
@@ -182,15 +184,15 @@ static void linkers_and_layouts(void **state)
 		for (size_t l = 0; l < ARRAY_SIZE(linkers); l++)
 			for (size_t y = 0; y < ARRAY_SIZE(layouts); y++) {
 				const char *pic = streq(layouts[y], "-pie") ||
-								  streq(layouts[y], "-static-pie") ?
-							  "-fPIE" :
-							  "-fno-pie";
+								  streq(layouts[y], "-static-pie")
+							  ? "-fPIE"
+							  : "-fno-pie";
 
-				if (!run("%s -O1 %s -fuse-ld=%s %s spin.c -o spin", compilers[c], pic,
-					 linkers[l], layouts[y]) ||
+				if (!run("%s -O1 %s -fuse-ld=%s %s spin.c -o spin", compilers[c],
+					 pic, linkers[l], layouts[y]) ||
 				    !run("./spin >/dev/null")) {
-					print_message("left out: %s %s %s\n", compilers[c], linkers[l],
-						      layouts[y]);
+					print_message("left out: %s %s %s\n", compilers[c],
+						      linkers[l], layouts[y]);
 					continue;
 				}
 				assert_int_equal(check_located("spin", "spin"), 3);
@@ -204,10 +206,11 @@ static void prelinked_library(void **state)
 	write_file("locate.h", locate_h);
 	write_file("lib.c", "__attribute__((noinline)) int low(int x) { return x * 3; }\n"
 			    "int high(int x) { return low(x) + low(x + 1); }\n");
-	write_file("load.c", "#include <dlfcn.h>\n#include \"locate.h\"\n"
-			     "int main(void) { void *h = dlopen(\"./lib.so\", RTLD_NOW); if (!h) return 1;\n"
-			     "locate(\"low\", dlsym(h, \"low\")); locate(\"high\", dlsym(h, \"high\"));\n"
-			     "return 0; }\n");
+	write_file("load.c",
+		   "#include <dlfcn.h>\n#include \"locate.h\"\n"
+		   "int main(void) { void *h = dlopen(\"./lib.so\", RTLD_NOW); if (!h) return 1;\n"
+		   "locate(\"low\", dlsym(h, \"low\")); locate(\"high\", dlsym(h, \"high\"));\n"
+		   "return 0; }\n");
 	must(run("gcc -O1 load.c -o load"));
 	must(run("gcc -O1 -shared -fPIC -Wl,-Ttext-segment=0x340000000 lib.c -o lib.so"));
 	assert_int_equal(check_located("load", "lib.so"), 2);
@@ -243,8 +246,9 @@ static const char asm_s[] = ".text\n"
 static void sizes_and_gaps(void **state)
 {
 	write_file("sizes.s", asm_s);
-	write_file("sizes.ld", "ENTRY(_start) SECTIONS { . = 0x400000 + SIZEOF_HEADERS; .text : { *(.text) }\n"
-			       ".second : { *(.text.second) } .third : { *(.text.third) } }\n");
+	write_file("sizes.ld",
+		   "ENTRY(_start) SECTIONS { . = 0x400000 + SIZEOF_HEADERS; .text : { *(.text) }\n"
+		   ".second : { *(.text.second) } .third : { *(.text.third) } }\n");
 	must(run("as sizes.s -o sizes.o && ld -T sizes.ld sizes.o -o sizes.full"));
 	must(run("cp sizes.full sizes && strip -N gapfn sizes"));
 	expect_symbol("sizes", "sizes.full", "known_before", 0, "known_before");
@@ -277,9 +281,11 @@ static void aliases(void **state)
 		".type __under, @function\n.type glob_longer, @function\n.type glob, @function\n"
 		".type a_weak, @function\n.type a_local, @function\n"
 		"__under:\nglob_longer:\nglob:\na_weak:\na_local:\nlabel: .fill 16, 1, 0x90\n"
-		".size __under, 16\n.size glob_longer, 16\n.size glob, 16\n.size a_weak, 16\n.size a_local, 16\n",
+		".size __under, 16\n.size glob_longer, 16\n.size glob, 16\n.size a_weak, 16\n.size "
+		"a_local, 16\n",
 	};
-	static const char *const order[] = { "glob", "glob_longer", "__under", "a_weak", "a_local" };
+	static const char *const order[] = { "glob", "glob_longer", "__under", "a_weak",
+					     "a_local" };
 	char text[2048];
 
 	snprintf(text, sizeof(text), "%s%s", source[0], source[1]);
@@ -296,9 +302,12 @@ static void folded_bodies(void **state)
 {
 	write_file("icf1.c", "int zeta(int x) { return x * 7 + 1; }\n");
 	write_file("icf2.c", "int alpha(int x) { return x * 7 + 1; }\n");
-	write_file("icfm.c", "int zeta(int), alpha(int); int main(int c, char **v) { return zeta(c) + alpha(c); }");
-	if (!run("clang -O1 -ffunction-sections -fuse-ld=lld -Wl,--icf=all icf1.c icf2.c icfm.c -o icf1") ||
-	    !run("clang -O1 -ffunction-sections -fuse-ld=lld -Wl,--icf=all icf2.c icfm.c icf1.c -o icf2")) {
+	write_file("icfm.c", "int zeta(int), alpha(int); int main(int c, char **v) { return "
+			     "zeta(c) + alpha(c); }");
+	if (!run("clang -O1 -ffunction-sections -fuse-ld=lld -Wl,--icf=all icf1.c icf2.c icfm.c -o "
+		 "icf1") ||
+	    !run("clang -O1 -ffunction-sections -fuse-ld=lld -Wl,--icf=all icf2.c icfm.c icf1.c -o "
+		 "icf2")) {
 		print_message("clang or lld is missing\n");
 		skip();
 	}
@@ -309,7 +318,8 @@ static void folded_bodies(void **state)
 
 static void cold_parts(void **state)
 {
-	write_file("cold.c", "__attribute__((cold, noinline)) void fail(int x) { __asm__ volatile(\"\" : : \"r\"(x)); }\n"
+	write_file("cold.c", "__attribute__((cold, noinline)) void fail(int x) { __asm__ "
+			     "volatile(\"\" : : \"r\"(x)); }\n"
 			     "__attribute__((noinline)) int hotc(int x) {\n"
 			     "if (x > 1000) { fail(x); fail(x * 7); fail(x * 9); }\n"
 			     "return x * 3; }\n"
@@ -322,10 +332,12 @@ static void cold_parts(void **state)
 
 static void resolvers(void **state)
 {
-	write_file("ifunc.c", "static __attribute__((noinline)) int fast(int x) { return x + 41; }\n"
-			      "static int (*choose(void))(int) { return fast; }\n"
-			      "int pick(int x) __attribute__((ifunc(\"choose\")));\n");
-	must(run("gcc -O1 -shared -fPIC ifunc.c -o ifunc.full && cp ifunc.full ifunc.so && strip ifunc.so"));
+	write_file("ifunc.c",
+		   "static __attribute__((noinline)) int fast(int x) { return x + 41; }\n"
+		   "static int (*choose(void))(int) { return fast; }\n"
+		   "int pick(int x) __attribute__((ifunc(\"choose\")));\n");
+	must(run("gcc -O1 -shared -fPIC ifunc.c -o ifunc.full && cp ifunc.full ifunc.so && strip "
+		 "ifunc.so"));
 	expect_symbol("ifunc.full", "ifunc.full", "fast", 1, "fast");
 	expect_symbol("ifunc.full", "ifunc.full", "choose", 1, "choose");
 	expect_symbol("ifunc.so", "ifunc.full", "choose", 1, "pick.resolver");
@@ -336,20 +348,27 @@ static void static_objects(void **state)
 {
 	_cleanup_close_ int fd = -1;
 
-	write_file("data.c", "int in_data[4] = { 1 }, in_bss[4]; static int hidden = 3;\n"
-			     "const int in_rodata[4] = { 5 };\n"
-			     "int main(void) { return ++hidden + in_data[0] + in_bss[1] + in_rodata[0]; }\n");
+	write_file("data.c",
+		   "int in_data[4] = { 1 }, in_bss[4]; static int hidden = 3;\n"
+		   "const int in_rodata[4] = { 5 };\n"
+		   "int main(void) { return ++hidden + in_data[0] + in_bss[1] + in_rodata[0]; }\n");
 	must(run("gcc -O0 data.c -o data"));
 	fd = open_file("data", O_RDONLY);
-	assert_string_equal(name_at(fd, ELF_WANT_DATA, to_offset(fd, nm_address("data", "in_data") + 15)),
+	assert_string_equal(name_at(fd, ELF_WANT_DATA,
+				    to_offset(fd, nm_address("data", "in_data") + 15)),
 			    "in_data");
-	assert_string_equal(name_at(fd, ELF_WANT_DATA, to_offset(fd, nm_address("data", "hidden"))), "hidden");
-	assert_string_equal(name_at(fd, ELF_WANT_DATA, to_offset(fd, nm_address("data", "in_bss") + 8)),
+	assert_string_equal(name_at(fd, ELF_WANT_DATA, to_offset(fd, nm_address("data", "hidden"))),
+			    "hidden");
+	assert_string_equal(name_at(fd, ELF_WANT_DATA,
+				    to_offset(fd, nm_address("data", "in_bss") + 8)),
 			    "in_bss");
-	assert_string_equal(name_at(fd, ELF_WANT_DATA, to_offset(fd, nm_address("data", "in_rodata"))),
+	assert_string_equal(name_at(fd, ELF_WANT_DATA,
+				    to_offset(fd, nm_address("data", "in_rodata"))),
 			    "in_rodata");
-	assert_string_equal(name_at(fd, ELF_WANT_DATA, to_offset(fd, nm_address("data", "main"))), "");
-	assert_string_equal(name_at(fd, ELF_WANT_CODE, to_offset(fd, nm_address("data", "in_data"))), "");
+	assert_string_equal(name_at(fd, ELF_WANT_DATA, to_offset(fd, nm_address("data", "main"))),
+			    "");
+	assert_string_equal(
+		name_at(fd, ELF_WANT_CODE, to_offset(fd, nm_address("data", "in_data"))), "");
 }
 
 /* ---- files that are not as they should be --------------------------------------------------------- */
@@ -386,7 +405,8 @@ static void entry_size_zero(void **state)
 
 		assert_int_equal(pread_full(fd, &s, sizeof(s), at), 0);
 		if (s.sh_type == SHT_SYMTAB || s.sh_type == SHT_DYNSYM)
-			patch("entsize", at + offsetof(Elf64_Shdr, sh_entsize), &zero, sizeof(zero));
+			patch("entsize", at + offsetof(Elf64_Shdr, sh_entsize), &zero,
+			      sizeof(zero));
 	}
 	assert_int_equal(check_located("spin0", "entsize"), 3);
 }
@@ -397,9 +417,10 @@ static void no_section_headers(void **state)
 	Elf64_Off no_offset = 0;
 	Elf64_Half none = 0;
 
-	write_file("export.c", "int exported(int x) { return x * 5; }\n"
-			       "static __attribute__((noinline)) int local(int x) { return x * 9 + 1; }\n"
-			       "int second(int x) { return local(x) + local(x + 2); }\n");
+	write_file("export.c",
+		   "int exported(int x) { return x * 5; }\n"
+		   "static __attribute__((noinline)) int local(int x) { return x * 9 + 1; }\n"
+		   "int second(int x) { return local(x) + local(x + 2); }\n");
 	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++) {
 		must(run("gcc -O1 -shared -fPIC -Wl,--hash-style=%s export.c -o headless.full && "
 			 "cp headless.full headless",
@@ -433,9 +454,12 @@ static void build_ids(void **state)
 
 static void other_machines(void **state)
 {
-	write_file("other.c", "int first(int x) { return x + 1; }\nint second(int x) { return first(x) * 2; }\n"
-			      "int _start(void) { return second(3); }\n");
-	if (run("gcc -m32 -O0 -ffreestanding -fno-pic -c other.c -o other32.o && ld -m elf_i386 other32.o -o other32")) {
+	write_file(
+		"other.c",
+		"int first(int x) { return x + 1; }\nint second(int x) { return first(x) * 2; }\n"
+		"int _start(void) { return second(3); }\n");
+	if (run("gcc -m32 -O0 -ffreestanding -fno-pic -c other.c -o other32.o && ld -m elf_i386 "
+		"other32.o -o other32")) {
 		_cleanup_close_ int fd = open_file("other32", O_RDONLY);
 		Elf32_Ehdr e;
 		Elf32_Phdr p;
@@ -444,22 +468,27 @@ static void other_machines(void **state)
 
 		assert_int_equal(pread_full(fd, &e, sizeof(e), 0), 0);
 		for (int i = 0; i < e.e_phnum; i++) {
-			assert_int_equal(pread_full(fd, &p, sizeof(p), e.e_phoff + (uint64_t)i * sizeof(p)), 0);
+			assert_int_equal(pread_full(fd, &p, sizeof(p),
+						    e.e_phoff + (uint64_t)i * sizeof(p)),
+					 0);
 			if (p.p_type != PT_LOAD || at < p.p_vaddr || at >= p.p_vaddr + p.p_memsz)
 				continue;
-			assert_string_equal(name_at(fd, ELF_WANT_CODE, at - p.p_vaddr + p.p_offset), "second");
+			assert_string_equal(name_at(fd, ELF_WANT_CODE, at - p.p_vaddr + p.p_offset),
+					    "second");
 			found = true;
 		}
 		assert_true(found);
 	} else {
 		print_message("left out: i386\n");
 	}
-	if (run("clang --target=aarch64-linux-gnu -O0 -ffreestanding -c other.c -o arm.o && ld.lld arm.o -o arm"))
+	if (run("clang --target=aarch64-linux-gnu -O0 -ffreestanding -c other.c -o arm.o && ld.lld "
+		"arm.o -o arm"))
 		expect_symbol("arm", "arm", "second", 4, "second");
 	else
 		print_message("left out: arm64\n");
 	/* The other byte order: numbers come swapped, and must not be believed as they are. */
-	if (run("clang --target=mips-linux-gnu -O0 -ffreestanding -fno-pic -mno-abicalls -c other.c -o mips.o && ld.lld mips.o -o mips")) {
+	if (run("clang --target=mips-linux-gnu -O0 -ffreestanding -fno-pic -mno-abicalls -c "
+		"other.c -o mips.o && ld.lld mips.o -o mips")) {
 		_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
 		_cleanup_close_ int fd = open_file("mips", O_RDONLY);
 		char name[ELF_NAME_MAX];
@@ -543,9 +572,9 @@ static void damaged_files(void **state)
 			seed ^= seed << 17;
 			/* Headers are where it hurts: the first 1 KiB, the last 2 KiB, sometimes anywhere. */
 			where = seed >> 8;
-			where = round % 3 == 0 ? where % 1024 :
-				round % 3 == 1 ? (uint64_t)st.st_size - 1 - where % 2048 :
-						 where % (uint64_t)st.st_size;
+			where = round % 3 == 0	 ? where % 1024
+				: round % 3 == 1 ? (uint64_t)st.st_size - 1 - where % 2048
+						 : where % (uint64_t)st.st_size;
 			value = seed & 3 ? seed & 0xff : 0xff;
 			bad[where] = (unsigned char)value;
 		}

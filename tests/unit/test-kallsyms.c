@@ -51,8 +51,8 @@ static const char sample[] = "ffffffff81000000 T _stext\n"
 			     "ffffffffc0300000 t bpf_prog_0123456789abcdef_one\t[bpf]\n"
 			     "ffffffffc0300100 t bpf_prog_fedcba9876543210_two\t[bpf]";
 
-static void assert_found(const struct kallsyms *k, uint64_t address, const char *name, const char *module,
-			 uint64_t offset)
+static void assert_found(const struct kallsyms *k, uint64_t address, const char *name,
+			 const char *module, uint64_t offset)
 {
 	struct kernel_symbol s;
 
@@ -99,7 +99,8 @@ static void addresses_of_names(void **state)
 	assert_int_equal(kallsyms_address(k, "work.isra.0"), 0xffffffff81000040ULL);
 	assert_int_equal(kallsyms_address(k, "wor"), 0);
 	assert_int_equal(kallsyms_address(k, "some_data"), 0);
-	assert_int_equal(kallsyms_address(k, "bpf_prog_fedcba9876543210_two"), 0xffffffffc0300100ULL);
+	assert_int_equal(kallsyms_address(k, "bpf_prog_fedcba9876543210_two"),
+			 0xffffffffc0300100ULL);
 	assert_int_equal(kallsyms_address(k, "__cpuidle_text_start"), 0xffffffff81000090ULL);
 	assert_int_equal(kallsyms_address(k, "__cpuidle_text_end"), 0xffffffff810000a0ULL);
 	assert_true(kallsyms_range(k, "work", &start, &end));
@@ -150,7 +151,8 @@ static void hidden_addresses(void **state)
 static void survives_nonsense(void **state)
 {
 	static const char *const texts[] = {
-		"x\nffffffff81000000\nffffffff81000000 T\nffffffff81000000 T \nffffffff81000000  T x\n"
+		"x\nffffffff81000000\nffffffff81000000 T\nffffffff81000000 T \nffffffff81000000  T "
+		"x\n"
 		"ffffffff81000000 t a\t\nffffffff81000000 t a\t[\nffffffff81000000 t a\t[]\n"
 		"fffffffffffffffffffff t b\nffffffff81000020 t good\n",
 	};
@@ -195,9 +197,12 @@ static void own_kernel(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(finds),	    cmocka_unit_test(addresses_of_names),
-		cmocka_unit_test(programs_come_and_go), cmocka_unit_test(hidden_addresses),
-		cmocka_unit_test(survives_nonsense), cmocka_unit_test(own_kernel),
+		cmocka_unit_test(finds),
+		cmocka_unit_test(addresses_of_names),
+		cmocka_unit_test(programs_come_and_go),
+		cmocka_unit_test(hidden_addresses),
+		cmocka_unit_test(survives_nonsense),
+		cmocka_unit_test(own_kernel),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

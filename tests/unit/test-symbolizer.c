@@ -86,7 +86,8 @@ static uint64_t own_offset(const void *p)
 
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && a >= start && a < end)
+		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && a >= start &&
+		    a < end)
 			found = a - start + offset;
 	fclose(f);
 	assert_int_not_equal(found, 0);
@@ -180,7 +181,9 @@ static void names_frames_and_locks(void **state)
 	uint64_t offset = own_offset(exported_function);
 	uint32_t a = add_frame(f, self, offset + 1), b = add_frame(f, self, offset + 2);
 	uint32_t none = add_frame(f, self, 8), lost = add_frame(f, gone, 100);
-	struct lock l = { .binary = self, .pid = 1, .address = 99, .offset = own_offset(&static_lock_word) };
+	struct lock l = {
+		.binary = self, .pid = 1, .address = 99, .offset = own_offset(&static_lock_word)
+	};
 	int64_t lock = dict_lock(f->dict, &l);
 
 	assert_true(lock > 0);
@@ -476,12 +479,18 @@ static void cache_is_bounded(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_frames_and_locks), cmocka_unit_test(many_offsets),
-		cmocka_unit_test(wrong_file),		  cmocka_unit_test(hostile_files),
-		cmocka_unit_test(killed_while_idle),	  cmocka_unit_test(hung_helper),
-		cmocka_unit_test(killed_at_work),	  cmocka_unit_test(short_deadline),
-		cmocka_unit_test(vdso_is_named),	  cmocka_unit_test(hostile_messages),
-		cmocka_unit_test(decoding_is_bounded),	  cmocka_unit_test(cache_is_bounded),
+		cmocka_unit_test(names_frames_and_locks),
+		cmocka_unit_test(many_offsets),
+		cmocka_unit_test(wrong_file),
+		cmocka_unit_test(hostile_files),
+		cmocka_unit_test(killed_while_idle),
+		cmocka_unit_test(hung_helper),
+		cmocka_unit_test(killed_at_work),
+		cmocka_unit_test(short_deadline),
+		cmocka_unit_test(vdso_is_named),
+		cmocka_unit_test(hostile_messages),
+		cmocka_unit_test(decoding_is_bounded),
+		cmocka_unit_test(cache_is_bounded),
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
