@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "collect/collect.h"
+#include "model/profile.h"
 #include "sysprofd.skel.h"
 
 #define CALLERS 8
@@ -59,6 +60,8 @@ struct tally {
 	struct account account[SOURCE_N];
 	uint64_t stacks;
 };
+
+static const char *const source_names[SOURCE_N] = { "on-cpu", "off-cpu", "syscalls", "futex" };
 
 static bool failed;
 
@@ -322,14 +325,29 @@ static void say_lost(const struct account *a, char *buf, size_t size)
 					      (unsigned long)a->lost[k]);
 }
 
+/* Nothing may be unaccounted for: seen = stored + idle + lost. */
+static void judge_balance(const struct account *a, const char *name)
+{
+	uint64_t booked = a->stored + a->idle;
+
+	for (unsigned k = 0; k < LOSS_N; k++)
+		if (!loss_keeps_weight(k))
+			booked += a->lost[k];
+	if (booked != a->seen)
+		say(false, name, "seen=%lu but stored=%lu idle=%lu and booked=%lu in all", a->seen,
+		    a->stored, a->idle, booked);
+}
+
 static void judge(const struct tally *t, const struct workload *w, const struct collector *c)
 {
 	struct source_state s[SOURCE_N];
 	const struct truth *u = w->truth;
 	char lost[256];
 
-	for (int i = 0; i < SOURCE_N; i++)
+	for (int i = 0; i < SOURCE_N; i++) {
 		collector_source_state(c, (enum source)i, &s[i]);
+		judge_balance(&t->account[i], source_names[i]);
+	}
 	if (s[SOURCE_ON_CPU].running) {
 		say_lost(&t->account[SOURCE_ON_CPU], lost, sizeof(lost));
 		say(t->burner >= 10 && t->burner_user_stacks, "on-cpu",
@@ -407,7 +425,6 @@ static void explain_source(const char *prefix)
 
 static void judge_sources(const struct collector *c)
 {
-	static const char *const names[SOURCE_N] = { "on-cpu", "off-cpu", "syscalls", "futex" };
 	static const char *const prefixes[SOURCE_N] = { "oncpu", "offcpu", "syscall", "futex" };
 
 	for (int i = 0; i < SOURCE_N; i++) {
@@ -416,7 +433,7 @@ static void judge_sources(const struct collector *c)
 		collector_source_state(c, (enum source)i, &s);
 		if (s.running)
 			continue;
-		say(false, names[i], "does not run: %s", s.text);
+		say(false, source_names[i], "does not run: %s", s.text);
 		explain_source(prefixes[i]);
 	}
 }

@@ -3,11 +3,11 @@
 #
 # Kernels are Debian's, the newest of each series: fetched with an apt root of its own from the mirror that this
 # machine's apt uses, unpacked, never installed. Downloads stay in $1/kernels. Prints TAP, one line per kernel.
-# KERNELS="5.10 6.12 7" chooses series.
+# KERNELS="5.10 6.1 6.12 7" chooses series.
 set -u
 build=${1:-build}
 here=$(cd "$(dirname "$0")" && pwd)
-series=(${KERNELS:-5.10 6.12 7})
+series=(${KERNELS:-5.10 6.1 6.12 7})
 boot_limit=${KERNEL_TIMEOUT:-240}
 lists_days=7
 mkdir -p "$build/kernels"
@@ -62,7 +62,7 @@ update_lists()
 	mkdir -p "$root"/apt/{lists/partial,cache/archives/partial}
 	: >"$root/apt/status"
 	for line in "$mirror bullseye" "$security bullseye-security" "$mirror-archive/debian bullseye" \
-		"$mirror trixie" "$mirror trixie-backports"; do
+		"$mirror bookworm" "$security bookworm-security" "$mirror trixie" "$mirror trixie-backports"; do
 		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $line main"
 	done >"$root/sources.list"
 	apt-get "${options[@]}" update >"$root/apt.log" 2>&1
