@@ -144,12 +144,12 @@ run:
 
 check:
 	@packaging/deps.sh test
-	@$(MAKE) --no-print-directory all unit workloads benches $(B)/tests/kernels/kernel-check
+	@$(MAKE) --no-print-directory all unit workloads benches $(B)/tests/kernels/kernel-check $(B)/tests/demo/demo
 	@tests/check.sh $(B)
 
 check-kernels:
 	@packaging/deps.sh test
-	@$(MAKE) --no-print-directory $(B)/tests/kernels/kernel-check
+	@$(MAKE) --no-print-directory all $(B)/tests/kernels/kernel-check $(B)/tests/demo/demo
 	@tests/kernels/run.sh $(B)
 
 bench:

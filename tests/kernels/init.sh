@@ -10,4 +10,29 @@ echo 4 > /proc/sys/kernel/printk
 echo "begin $(/bin/busybox uname -r)"
 /bin/kernel-check
 echo "status $?"
+
+# The daemon itself beside a load of known functions, and what it answers.
+export PATH=/bin HOME=/tmp
+/bin/busybox mkdir -p /etc /run /var/lib
+/bin/demo &
+printf '[collect]\nbucket=2s\nslice=1s\non-cpu-rate=49\n' > /tmp/sysprofd.conf
+/bin/sysprofd --config /tmp/sysprofd.conf --state-directory /tmp/state --socket /tmp/api.sock 2>&1 |
+	/bin/busybox sed 's/^/daemon /' &
+# An emulated CPU that is shared with others is slow: wait for what is waited for, and ask again.
+ask() # type
+{
+	for _ in 1 2 3 4; do
+		/bin/sysprofctl --socket /tmp/api.sock top --type "$1" --since -1min -n 500 && return
+	done
+}
+for _ in $(/bin/busybox seq 60); do
+	[ -S /tmp/api.sock ] && break
+	/bin/busybox sleep 1
+done
+/bin/busybox sleep 10
+for type in on-cpu off-cpu syscalls futex; do
+	ask $type 2>&1 | /bin/busybox sed "s/^/top $type /"
+done
+/bin/sysprofctl --socket /tmp/api.sock status | /bin/busybox sed 's/^/status /'
+echo "end"
 /bin/busybox poweroff -f

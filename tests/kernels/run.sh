@@ -8,7 +8,7 @@ set -u
 build=${1:-build}
 here=$(cd "$(dirname "$0")" && pwd)
 series=(${KERNELS:-5.10 6.1 6.12 7})
-boot_limit=${KERNEL_TIMEOUT:-240}
+boot_limit=${KERNEL_TIMEOUT:-400}
 lists_days=7
 mkdir -p "$build/kernels"
 root=$(cd "$build/kernels" && pwd)
@@ -115,18 +115,21 @@ fetch_kernel() # series
 
 make_initramfs()
 {
-	local tree=$root/initramfs lib
+	local tree=$root/initramfs program lib
 	rm -rf "$tree"
 	mkdir -p "$tree/bin"
 	cp /bin/busybox "$tree/bin/busybox" || return 1
 	ln -s busybox "$tree/bin/sh"
 	cp "$here/init.sh" "$tree/init"
-	cp "$build/tests/kernels/kernel-check" "$tree/bin/"
-	strip "$tree/bin/kernel-check"
 	chmod 755 "$tree/init"
-	while read -r lib; do
-		install -D "$(readlink -f "$lib")" "$tree$lib" || return 1
-	done < <(ldd "$build/tests/kernels/kernel-check" | grep -oE '/[^ ]+')
+	for program in sysprofd sysprofctl tests/demo/demo tests/kernels/kernel-check; do
+		cp "$build/$program" "$tree/bin/" || return 1
+		while read -r lib; do
+			[ -e "$tree$lib" ] || install -D "$(readlink -f "$lib")" "$tree$lib" || return 1
+		done < <(ldd "$build/$program" | grep -oE '/[^ ]+')
+	done
+	# Names of the demo's functions are part of the test.
+	strip "$tree"/bin/{sysprofd,sysprofctl,kernel-check}
 	(cd "$tree" && find . | cpio -o -H newc --quiet) >"$root/initramfs.cpio"
 }
 
@@ -139,9 +142,16 @@ boot() # log
 
 # ---- the matrix ----------------------------------------------------------------------------------------
 
+# Whether the daemon's answer of one type names something that the demo does.
+answers() # log, type, name
+{
+	grep -a "^top $2 " "$1" | grep -aqw -- "$3" && return
+	missing+=" $2:$3"
+}
+
 check_kernel() # series
 {
-	local log facts start=$SECONDS
+	local log facts missing='' start=$SECONDS
 	name='' image=''
 	if ! result=$(fetch_kernel "$1"); then
 		return 1
@@ -152,8 +162,13 @@ check_kernel() # series
 	grep -a '^insns ' "$log" | sed 's/^insns //' | sort >"$root/$name/instructions"
 	facts=$(grep -aoE 'check (ok|fail) .*' "$log" | sed -E 's/^check ok //; s/^check fail /FAILED: /' | paste -sd';' |
 		sed 's/;/; /g')
-	result="$name ($((SECONDS - start)) s): ${facts:-nothing was said}"
-	grep -aq '^done' "$log" && grep -aq '^status 0' "$log" && ! grep -aq 'check fail' "$log"
+	answers "$log" on-cpu parse_request
+	answers "$log" off-cpu schedule
+	answers "$log" syscalls read
+	answers "$log" futex lock_orders
+	[ -z "$missing" ] || facts+="; FAILED: the daemon's answers lack$missing"
+	result="$name ($((SECONDS - start)) s): $facts"
+	grep -aq '^done' "$log" && grep -aq '^status 0' "$log" && [ -z "$missing" ]
 }
 
 main()
@@ -180,7 +195,7 @@ main()
 			echo "not ok $n - $result"
 			status=1
 			if [ -n "${name:-}" ] && [ -e "$root/$name/console.log" ]; then
-				grep -aE '^log |Kernel panic|BUG:|WARNING:' "$root/$name/console.log" | tail -n 60 |
+				grep -aE '^log |^daemon |Kernel panic|BUG:|WARNING:' "$root/$name/console.log" | tail -n 60 |
 					sed 's/^/# /'
 				echo "# console: $root/$name/console.log"
 			fi
