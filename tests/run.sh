@@ -7,7 +7,7 @@
 set -u
 build=${1:-build}
 only=${ONLY:-*}
-limit=${TEST_TIMEOUT:-600}
+limit=${TEST_TIMEOUT:-1200}
 here=$(dirname "$0")
 logs=$build/test-logs
 passed=0 failed=0 skipped=0

@@ -33,7 +33,7 @@ struct serve_ops {
 	/*
 	 * Closes the window that is open now, and returns named copies of the open bucket and of those on
 	 * their way to the store (take this before the store is read: a bucket in both is counted once).
-	 * Blocks for at most about a second; -ETIME: the drain thread did not answer.
+	 * Blocks for a few seconds at most; where the drain thread does not answer, there is no open one.
 	 */
 	int (*snapshot)(void *ctx, struct recent *ret);
 	/* Fills everything but `host`; strings are malloc'ed as protobuf-c wants them. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* churn N: N processes that live some milliseconds and burn about one, eight at a time. {"processes"} */
+/* churn N: N processes that live some milliseconds and burn a tenth of one, eight at a time. {"processes"} */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -19,11 +19,11 @@ int main(int argc, char **argv)
 			running--;
 		}
 		if (fork() == 0) {
-			uint64_t end = thread_cpu_ns() + 500000;
+			uint64_t end = thread_cpu_ns() + 100000;
 
 			while (thread_cpu_ns() < end)
 				sink++;
-			usleep(2000);
+			usleep(4000);
 			_exit(0);
 		}
 		running++;
