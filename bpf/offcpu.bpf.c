@@ -447,7 +447,7 @@ static __always_inline void wait_unseen(struct task_struct *task, struct task_st
 	u32 w = window;
 
 	a = account_of(w, SOURCE_OFF_CPU);
-	if (a && d >= t->theta) {
+	if (off_cpu_enabled && a && d >= t->theta) {
 		a->lost[LOSS_SWITCH_UNSEEN]++;
 		note_fill(&n, task, t, d);
 		key.tgid = task->tgid;

@@ -12,7 +12,7 @@
 #include "collect/collect.h"
 #include "model/profile.h"
 
-/* Skips with the kernel's reason where BPF cannot be used. */
+/* Skips with the kernel's reason where BPF cannot be used; a program that the kernel refuses is a failure. */
 static inline struct collector *start_or_skip(const struct collect_options *o)
 {
 	struct collector *c = NULL;
@@ -20,6 +20,8 @@ static inline struct collector *start_or_skip(const struct collect_options *o)
 	int r = collector_new(o, &c, &why);
 
 	if (r < 0) {
+		if (strstr(why, "refused a program"))
+			fail_msg("%s", why);
 		print_message("SKIP: %s\n", why);
 		free(why);
 		skip();

@@ -20,7 +20,7 @@
 #endif
 
 #define FUNCTION_BYTES 4096
-#define WAIT_MS 30
+#define WAIT_MS 100 /* longer than a busy host keeps a thread from going to sleep */
 
 static struct collect_options options(void)
 {
