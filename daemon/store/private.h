@@ -39,7 +39,7 @@ struct check {
 	int64_t dict_row;
 	uint64_t after_seq;
 	uint64_t damaged; /* found so far in this file */
-	uint64_t next_mono_ns; /* when the next round over all files begins */
+	uint64_t next_mono_ns; /* when the next step is due, or the next round over all files */
 };
 
 struct store {

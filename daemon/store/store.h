@@ -16,6 +16,7 @@ struct store_options {
 	uint64_t max_bytes; /* all files, WAL, reserve and damaged ones included */
 	uint64_t max_age_ns; /* 0: none */
 	uint64_t repack_buckets; /* 60 */
+	bool check_eagerly; /* the background check takes no pauses: for tests */
 };
 
 struct store;
@@ -30,7 +31,9 @@ DEFINE_CLEANUP(struct store *, store_close)
 
 /*
  * Commits the bucket and sets bucket->meta.seq. On a full disk or I/O error the oldest data go first; if the
- * bucket cannot be written all the same, -errno, and the caller keeps it for the next try.
+ * bucket cannot be written all the same, -errno, and the caller keeps it for the next try. -EINVAL, -ERANGE and
+ * -E2BIG are about the bucket itself, which no other try will store: ids that name nothing, a start that no
+ * calendar has, millions of rows.
  */
 int store_append(struct store *s, struct bucket *b);
 /* Names that became known later, for frames and locks of the file that is being appended to. */

@@ -111,7 +111,8 @@ int main(int argc, char **argv)
 	uint64_t buckets = argc > 2 ? strtoull(argv[2], NULL, 10) : 8640;
 	struct store_options o = { .directory = directory,
 				   .max_bytes = 4ULL << 30,
-				   .repack_buckets = 60 };
+				   .repack_buckets = 60,
+				   .check_eagerly = true };
 	uint64_t append_wall = 0, append_cpu = 0, maintain_wall = 0, maintain_cpu = 0, worst = 0, t,
 		 c;
 	struct store_stats st;

@@ -81,7 +81,8 @@ static inline struct store *open_store(const char *directory)
 {
 	struct store_options o = { .directory = directory,
 				   .max_bytes = 1ULL << 30,
-				   .repack_buckets = 60 };
+				   .repack_buckets = 60,
+				   .check_eagerly = true };
 	struct store *s = NULL;
 
 	assert_int_equal(store_open(&o, &s), 0);

@@ -25,15 +25,16 @@ static uint64_t next_random(void)
 /* ---- kill -9 ---- */
 
 #define KILLS 100
-/* Buckets of ten minutes, so that days change while the writer dies. */
-#define STEP (600 * SECOND)
+/* Buckets of an hour, so that days change while the writer dies. */
+#define STEP HOUR
 
 /* Writes buckets from number `i` on and tells the parent of each one that is stored. */
 static void write_until_killed(const char *directory, uint64_t i, int told)
 {
 	struct store_options o = { .directory = directory,
 				   .max_bytes = 1ULL << 30,
-				   .repack_buckets = 12 };
+				   .repack_buckets = 12,
+				   .check_eagerly = true };
 	struct store *s;
 
 	if (store_open(&o, &s) < 0)
@@ -331,7 +332,8 @@ static bool one_of_everything(const char *directory, struct bucket *b, uint64_t 
 {
 	struct store_options o = { .directory = directory,
 				   .max_bytes = 1ULL << 30,
-				   .repack_buckets = 3 };
+				   .repack_buckets = 3,
+				   .check_eagerly = true };
 	struct store_reader *reader = NULL;
 	struct store *s = NULL;
 	uint64_t n = 0;

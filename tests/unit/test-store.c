@@ -268,7 +268,8 @@ static void test_clock_steps(void **st)
 	struct store_options o = { .directory = *st,
 				   .max_bytes = 1ULL << 30,
 				   .max_age_ns = 9 * DAY,
-				   .repack_buckets = 60 };
+				   .repack_buckets = 60,
+				   .check_eagerly = true };
 	struct store *s = NULL;
 	uint64_t now = DAY_ONE + 400 * DAY, i = 0;
 	struct reading r;
@@ -308,7 +309,8 @@ static void test_age(void **st)
 	struct store_options o = { .directory = *st,
 				   .max_bytes = 1ULL << 30,
 				   .max_age_ns = 3 * DAY,
-				   .repack_buckets = 60 };
+				   .repack_buckets = 60,
+				   .check_eagerly = true };
 	struct store *s = NULL;
 
 	assert_int_equal(store_open(&o, &s), 0);
@@ -324,7 +326,8 @@ static void test_age_ignores_forward_jumps(void **st)
 	struct store_options o = { .directory = *st,
 				   .max_bytes = 1ULL << 30,
 				   .max_age_ns = 3 * DAY,
-				   .repack_buckets = 60 };
+				   .repack_buckets = 60,
+				   .check_eagerly = true };
 	struct store *s = NULL;
 	uint64_t year = 365 * DAY;
 
@@ -354,7 +357,9 @@ static void test_age_ignores_forward_jumps(void **st)
 
 static void test_size_limit(void **st)
 {
-	struct store_options o = { .directory = *st, .max_bytes = 12 << 20, .repack_buckets = 60 };
+	struct store_options o = {
+		.directory = *st, .max_bytes = 12 << 20, .repack_buckets = 60, .check_eagerly = true
+	};
 	struct model *m = malloc(sizeof(*m));
 	struct store_stats stats;
 	struct store *s = NULL;
@@ -399,7 +404,9 @@ static void test_size_limit(void **st)
 /* A day that does not fit the limit is several files; the oldest go. */
 static void test_size_limit_within_a_day(void **st)
 {
-	struct store_options o = { .directory = *st, .max_bytes = 8 << 20, .repack_buckets = 60 };
+	struct store_options o = {
+		.directory = *st, .max_bytes = 8 << 20, .repack_buckets = 60, .check_eagerly = true
+	};
 	struct model *m = malloc(sizeof(*m));
 	struct store_stats stats;
 	struct store *s = NULL;
@@ -682,7 +689,9 @@ static void test_reader_survives_unlink(void **st)
 
 static void test_one_writer(void **st)
 {
-	struct store_options o = { .directory = *st, .max_bytes = 1 << 30, .repack_buckets = 60 };
+	struct store_options o = {
+		.directory = *st, .max_bytes = 1 << 30, .repack_buckets = 60, .check_eagerly = true
+	};
 	struct store *s = open_store(*st), *second = NULL;
 
 	assert_int_equal(store_open(&o, &second), -EBUSY);
@@ -693,7 +702,9 @@ static void test_one_writer(void **st)
 
 static void test_directory_is_ours(void **st)
 {
-	struct store_options o = { .directory = *st, .max_bytes = 1 << 30, .repack_buckets = 60 };
+	struct store_options o = {
+		.directory = *st, .max_bytes = 1 << 30, .repack_buckets = 60, .check_eagerly = true
+	};
 	struct store *s = NULL;
 	char path[PATH_LEN], file[PATH_LEN];
 	struct stat sb;
