@@ -125,6 +125,15 @@ static __always_inline int wait_add(void *map, struct off_cpu_key *key, u64 even
 	return 0;
 }
 
+/* A wait that is kept and finds no way into the map. */
+static __always_inline void wait_lost(struct account *a)
+{
+	if (!a)
+		return;
+	a->seen++;
+	a->lost[LOSS_OTHER]++;
+}
+
 static __always_inline void wait_count(u32 w, struct account *a, struct off_cpu_key *key,
 				       u64 events_q8, u64 ns)
 {
@@ -202,11 +211,13 @@ static __always_inline void resume(void *ctx, struct resume_note *n)
 	struct account *a;
 	u32 w = window;
 
-	if (n->tid != (u32)id)
-		goto out;
 	a = account_of(w, SOURCE_OFF_CPU);
 	if (!a)
 		goto out;
+	if (n->tid != (u32)id) {
+		wait_lost(a);
+		goto out;
+	}
 	key.tgid = id >> 32;
 	key.tid = id;
 	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
@@ -472,8 +483,10 @@ static __always_inline void thread_end(struct task_struct *task, u64 now)
 		wait_unseen(task, t, now);
 	totals_of(task, t, &r);
 	t->ended = 1;
-	if (resume_hook == RESUME_SPLIT && t->split)
+	if (resume_hook == RESUME_SPLIT && t->split) {
 		bpf_map_delete_elem(&split_waits, &r.tid);
+		wait_lost(account_of(window, SOURCE_OFF_CPU));
+	}
 	task_state_forget(r.tid);
 	if (!off_cpu_enabled || !(r.off_n | r.preempted_n))
 		return;
@@ -507,8 +520,12 @@ static __always_inline void wait_begins(struct task_struct *task, struct task_st
 	t->cause = cause;
 	t->task_state = state & TASK_STATE_KEY;
 	t->in_call = nr >= 0;
-	/* A page fault inside the call may block as well, but not interruptibly. */
-	t->in_futex = futex_enabled && cause == OFF_BLOCKED && state & TASK_INTERRUPTIBLE &&
+	/*
+	 * A page fault inside the call may block as well, but not interruptibly. (Of a thread that is being woken
+	 * already nothing else is known where the tracepoint does not tell its state: before 5.18.)
+	 */
+	t->in_futex = futex_enabled && cause == OFF_BLOCKED &&
+		      state & (TASK_INTERRUPTIBLE | TASK_WAKING) &&
 		      nr_is_futex_wait(nr, task_is_compat(task));
 	t->threshold = threshold;
 	t->theta = off_cpu_enabled ? draw_theta(threshold, now, task->pid) : NEVER_KEPT;
@@ -559,6 +576,9 @@ static __always_inline void wait_note(struct task_struct *task, struct task_stat
 		n = bpf_map_lookup_elem(&resume_notes, &zero);
 	if (!n)
 		return;
+	/* The hook did not run for the last one. */
+	if (resume_hook != RESUME_SPLIT && n->tid)
+		wait_lost(account_of(window, SOURCE_OFF_CPU));
 	note_fill(n, task, t, d);
 	if (resume_hook == RESUME_SPLIT)
 		t->split = split_begin(task, n);
@@ -647,7 +667,7 @@ static __always_inline void state_adopt_wait(struct task_struct *task, struct ta
 		return;
 	wait_begins(task, t, state ? OFF_BLOCKED : OFF_PREEMPTED, state, task_nr(task), now);
 	/* It ran meanwhile: then the tracepoint has taken over. */
-	if (task_runs(task) || task->nvcsw + task->nivcsw != switches)
+	if ((task_runs(task) || task->nvcsw + task->nivcsw != switches) && t->stamp == now)
 		t->stamp = 0;
 }
 
@@ -703,8 +723,16 @@ static __always_inline int iterate(struct bpf_iter__task *ctx, bool waits)
 		state_init(task, t);
 		state_adopt_wait(task, t, now);
 	}
-	if (t->ended || t->thread_start != task->start_boottime || !state_snapshot(t, &s->copy))
+	if (t->ended || t->thread_start != task->start_boottime)
 		return 0;
+	if (!state_snapshot(t, &s->copy)) {
+		/* Silence would be taken for its end, and its totals for those of a new thread. */
+		r.state = THREAD_UNREAD;
+		r.tid = task->pid;
+		r.thread_start = task->start_boottime;
+		bpf_seq_write(seq, &r, sizeof(r));
+		return 0;
+	}
 	totals_of(task, &s->copy, &r);
 	r.now_mono_ns = now;
 	if (s->copy.stamp && !task_runs(task)) {

@@ -60,16 +60,12 @@ static struct waits *waits_of(struct collector *c)
 
 static int tell(struct waits *w, struct thread *th, const struct thread_record *rec)
 {
-	struct slice_thread d;
-	int r;
+	/* Room first: what was told is remembered, and told once. */
+	int r = ARRAY_GROW(w->told, w->cap_told, w->n_told + 1);
 
-	if (!thread_tell(th, rec, &d))
-		return 0;
-	r = ARRAY_GROW(w->told, w->cap_told, w->n_told + 1);
-	if (r < 0)
-		return r;
-	w->told[w->n_told++] = d;
-	return 0;
+	if (r == 0 && thread_tell(th, rec, &w->told[w->n_told]))
+		w->n_told++;
+	return r;
 }
 
 static bool waits_record(struct collector *c, uint32_t type, const void *data, size_t size)
@@ -215,18 +211,24 @@ static int run_iterator(struct waits *w, struct bpf_link *link, reading_fn each)
 static int on_thread(struct waits *w, const struct thread_record *rec,
 		     const struct wait_record *wait, const uint64_t *ips)
 {
-	struct thread *th = thread_get(&w->threads, rec);
-	int r;
+	struct thread *th;
 
+	if (rec->state & THREAD_UNREAD) {
+		th = thread_find(&w->threads, rec->tid, rec->thread_start);
+		if (th)
+			th->seen = w->threads.reading;
+		return 0;
+	}
+	th = thread_get(&w->threads, rec);
 	if (!th)
 		return 0;
 	th->seen = w->threads.reading;
 	if (th->stack_since_ns != rec->since_mono_ns)
 		thread_forget_stack(th);
-	r = tell(w, th, rec);
-	if (r < 0 || !wait)
-		return r;
-	return keep_open_wait(w, rec, wait, ips);
+	/* Without memory its time is told later, but the wait's part was ours to take now. */
+	if (tell(w, th, rec) < 0 || (wait && keep_open_wait(w, rec, wait, ips) < 0))
+		w->threads.refused++;
+	return 0;
 }
 
 static int read_threads(struct waits *w, bool bucket_end)
@@ -479,25 +481,28 @@ static int add_open_waits(struct collector *c, struct slice *s)
 	_cleanup_(index_done) struct index numbers = {};
 	struct account *a = &s->source[SOURCE_OFF_CPU].sum;
 	struct waits *w = waits_of(c);
+	int first = 0;
 
 	for (size_t i = 0; i < w->n_open; i++) {
 		struct open_wait *o = &w->open[i];
 		struct off_cpu_value v = { .samples = 1, .ns = o->ns };
 		int r = 0;
 
-		if (o->shed)
-			a->lost[LOSS_SHED]++;
-		else
+		if (!o->shed)
 			r = add_stack(c, s, &numbers, o, &o->key.stack);
 		if (r == 0)
 			r = add_row(s, &o->key, &v);
-		if (r < 0)
-			return r;
 		a->seen++;
+		if (r < 0) {
+			first = first ?: r;
+			a->lost[LOSS_OTHER]++;
+			continue;
+		}
 		a->stored++;
+		a->lost[LOSS_SHED] += o->shed;
 	}
 	w->n_open = 0;
-	return 0;
+	return first;
 }
 
 /* T doubles while walks cost too much, and goes back when they do not. */
