@@ -25,17 +25,38 @@ struct archive {
 	bool reopen;
 	struct store_options next_store;
 	uint64_t dropped, unnamed;
+	uint64_t lost[PROFILE_TYPE_N]; /* stored events of dropped buckets */
 };
 
 /* ---- the queue ---------------------------------------------------------------------------------- */
+
+/* Under the lock: the bucket is lost, which the next one tells, if there is one. */
+static void drop(struct archive *a, struct filled *f, struct filled *next)
+{
+	for (size_t i = 0; i < PROFILE_TYPE_N; i++) {
+		const struct accounting *from = &f->bucket->meta.source[i];
+
+		a->lost[i] += from->stored;
+		if (next) {
+			struct accounting *to = &next->bucket->meta.source[i];
+			uint64_t n = from->stored + from->lost[LOSS_QUEUE_FULL];
+
+			to->seen += n;
+			to->lost[LOSS_QUEUE_FULL] += n;
+		}
+	}
+	if (next)
+		next->bucket->meta.gap = GAP_STORE;
+	a->dropped++;
+	filled_done(f);
+}
 
 void archive_push(struct archive *a, struct filled *f)
 {
 	pthread_mutex_lock(&a->lock);
 	if (a->n == QUEUE_MAX) {
-		filled_done(&a->queue[0]);
+		drop(a, &a->queue[0], &a->queue[1]);
 		memmove(a->queue, a->queue + 1, --a->n * sizeof(a->queue[0]));
-		a->dropped++;
 	}
 	a->queue[a->n++] = *f;
 	*f = (struct filled){};
@@ -153,17 +174,30 @@ static bool wait_retry(struct archive *a)
 	bool stop;
 
 	pthread_mutex_lock(&a->lock);
-	while (!a->stop && pthread_cond_timedwait(&a->wake, &a->lock, &until) != ETIMEDOUT)
+	while (!a->stop && !a->reopen &&
+	       pthread_cond_timedwait(&a->wake, &a->lock, &until) != ETIMEDOUT)
 		;
 	stop = a->stop;
 	pthread_mutex_unlock(&a->lock);
 	return !stop;
 }
 
+/* Opening may take long: statistics and the drain thread do not wait for it. */
+static int open_store(struct archive *a, const struct store_options *o)
+{
+	struct store *fresh = NULL;
+	int r = store_open(o, &fresh);
+
+	pthread_mutex_lock(&a->lock);
+	a->store = fresh;
+	pthread_mutex_unlock(&a->lock);
+	return r;
+}
+
 static void reopen_if_asked(struct archive *a)
 {
 	struct store_options o;
-	struct store *fresh = NULL;
+	struct store *store;
 	bool asked;
 	int r;
 
@@ -171,20 +205,31 @@ static void reopen_if_asked(struct archive *a)
 	asked = a->reopen;
 	a->reopen = false;
 	o = a->next_store;
+	store = asked ? TAKE_PTR(a->store) : NULL;
 	pthread_mutex_unlock(&a->lock);
 	if (!asked)
 		return;
-	pthread_mutex_lock(&a->lock); /* statistics are read under it */
-	store_close(a->store);
-	r = store_open(&o, &fresh);
-	if (r < 0)
-		r = store_open(&a->options.store, &fresh);
-	else
+	store_close(store);
+	r = open_store(a, &o);
+	if (r == 0) {
 		a->options.store = o;
-	a->store = fresh;
-	pthread_mutex_unlock(&a->lock);
+		return;
+	}
+	log_error("Cannot open the store with the new limits: %s", strerror(-r));
+	r = open_store(a, &a->options.store);
 	if (r < 0)
 		log_error("Cannot open the store again: %s", strerror(-r));
+}
+
+/* A store that could not be opened again is tried with each bucket. */
+static int store_or_reopen(struct archive *a)
+{
+	int r = 0;
+
+	reopen_if_asked(a);
+	if (!a->store)
+		r = open_store(a, &a->options.store);
+	return r < 0 ? r : store_current(a);
 }
 
 static void archive_current(struct archive *a)
@@ -193,15 +238,14 @@ static void archive_current(struct archive *a)
 	int r;
 
 	name_current(a);
-	while ((r = a->store ? store_current(a) : -EIO) < 0) {
+	while ((r = store_or_reopen(a)) < 0) {
 		if (!failing)
 			log_warning("Cannot store a bucket: %s; trying again each second",
 				    strerror(-r));
 		failing = true;
 		if (!wait_retry(a)) {
 			pthread_mutex_lock(&a->lock);
-			filled_done(&a->current);
-			a->dropped++;
+			drop(a, &a->current, a->n > 0 ? &a->queue[0] : NULL);
 			pthread_mutex_unlock(&a->lock);
 			return;
 		}
@@ -244,6 +288,7 @@ void archive_get_stats(struct archive *a, struct archive_stats *ret)
 	if (a->store)
 		store_get_stats(a->store, &ret->store);
 	ret->dropped = a->dropped;
+	memcpy(ret->lost, a->lost, sizeof(ret->lost));
 	ret->unnamed = a->unnamed;
 	ret->queued = a->n + (a->current.bucket != NULL);
 	pthread_mutex_unlock(&a->lock);

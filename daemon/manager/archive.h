@@ -36,6 +36,7 @@ int archive_reconfigure(struct archive *a, const struct store_options *o);
 struct archive_stats {
 	struct store_stats store;
 	uint64_t dropped; /* buckets that never reached the store */
+	uint64_t lost[PROFILE_TYPE_N]; /* stored events in those */
 	uint64_t unnamed; /* frames stored without having been asked about in time */
 	size_t queued;
 };

@@ -60,7 +60,8 @@ static int add_loss(Sysprofd__V1__Loss ***list, size_t *n, const char *reason, u
 	return l->reason ? 0 : -ENOMEM;
 }
 
-static int add_collector(const struct recorder_state *st, enum source i,
+/* Totals count what was drained: `dropped` of it, in buckets that the store could not take, is lost after all. */
+static int add_collector(const struct recorder_state *st, enum source i, uint64_t dropped,
 			 Sysprofd__V1__StatusResponse *ret)
 {
 	Sysprofd__V1__CollectorStatus *c = malloc(sizeof(*c));
@@ -75,11 +76,12 @@ static int add_collector(const struct recorder_state *st, enum source i,
 	if (!c->name || !c->state || !c->event)
 		return -ENOMEM;
 	c->rate_hz = st->source[i].rate_hz;
-	c->samples = st->total[i].stored;
+	c->samples = st->total[i].stored - MIN(dropped, st->total[i].stored);
 	c->seen = st->total[i].seen;
 	c->threshold_ns = st->source[i].threshold_ns;
 	for (unsigned k = 0; k < LOSS_REASONS; k++) {
-		int r = add_loss(&c->lost, &c->n_lost, loss_reason_name(k), st->total[i].lost[k]);
+		uint64_t n = st->total[i].lost[k] + (k == LOSS_QUEUE_FULL ? dropped : 0);
+		int r = add_loss(&c->lost, &c->n_lost, loss_reason_name(k), n);
 
 		if (r < 0)
 			return r;
@@ -103,6 +105,16 @@ static int add_store(const struct archive_stats *a, Sysprofd__V1__StatusResponse
 	s->dropped = a->dropped + a->store.dropped_buckets;
 	s->state = strdup(a->store.state);
 	return s->state ? 0 : -ENOMEM;
+}
+
+static uint64_t stream_dropped(struct manager *m)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&m->stored_lock);
+	n = m->stored_dropped;
+	pthread_mutex_unlock(&m->stored_lock);
+	return n;
 }
 
 static int add_counters(struct manager *m, const struct recorder_state *st,
@@ -134,8 +146,8 @@ static int add_counters(struct manager *m, const struct recorder_state *st,
 		{ "symbol-helper-crashes", sym->crashes },
 		{ "symbol-helper-timeouts", sym->timeouts },
 		{ "symbol-binaries-poisoned", sym->poisoned },
-		{ "work-refused", m->work.refused },
-		{ "stream-buckets-dropped", m->stored_dropped },
+		{ "work-refused", work_refused(&m->work) },
+		{ "stream-buckets-dropped", stream_dropped(m) },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
@@ -165,7 +177,7 @@ int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
 	if (!ret->version || !ret->collectors)
 		return -ENOMEM;
 	for (unsigned i = 0; r >= 0 && i < SOURCE_N; i++)
-		r = add_collector(&st, (enum source)i, ret);
+		r = add_collector(&st, (enum source)i, a.lost[i], ret);
 	if (r >= 0)
 		r = add_store(&a, ret);
 	if (r >= 0)

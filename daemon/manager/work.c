@@ -96,8 +96,19 @@ int work_add(struct work *w, const char *name, const char *const *labels, size_t
 	return r;
 }
 
+uint64_t work_refused(struct work *w)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&w->lock);
+	n = w->refused;
+	pthread_mutex_unlock(&w->lock);
+	return n;
+}
+
 int work_take(struct work *w, struct bucket *b)
 {
+	size_t taken = 0;
 	int r = 0;
 
 	pthread_mutex_lock(&w->lock);
@@ -108,8 +119,11 @@ int work_take(struct work *w, struct bucket *b)
 		r = stack < 0 ? (int)stack
 			      : columns_add(&b->columns[COLUMNS_WORK], 0, (uint32_t)stack, 0, 0,
 					    w->entries[i].count, 0, 0);
+		if (r >= 0)
+			free(w->entries[taken++].text);
 	}
-	clear(w);
+	w->n -= taken;
+	memmove(w->entries, w->entries + taken, w->n * sizeof(w->entries[0]));
 	pthread_mutex_unlock(&w->lock);
 	return r;
 }
