@@ -170,8 +170,12 @@ static void wait_for_grace(struct collector *c)
 {
 	const struct timespec long_enough = { .tv_nsec = 200 * NSEC_PER_MSEC };
 	uint32_t slot = 0;
+	int r;
 
-	if (bpf_map_update_elem(c->grace_fd, &slot, &c->grace_slot_fd, BPF_ANY) == 0)
+	undisturbed_begin(c);
+	r = bpf_map_update_elem(c->grace_fd, &slot, &c->grace_slot_fd, BPF_ANY);
+	undisturbed_end(c);
+	if (r == 0)
 		return;
 	/* No memory to rewrite the slot: many times the longest grace period that was seen. */
 	nanosleep(&long_enough, NULL);
@@ -236,7 +240,6 @@ int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
 	before_swap(c, bucket_end, s);
 	__atomic_store_n(&c->skel->bss->window, c->window + 1, __ATOMIC_RELEASE);
 	s->mono_end_ns = c->window_mono_ns = mono_now_ns();
-	hooks_hold_cpu(c, true);
 	wait_for_grace(c);
 	/* Stacks that could not be read are missed by their counts. */
 	(void)ring_consume(c);
@@ -245,7 +248,6 @@ int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
 	for (int i = 0; i < SOURCE_N; i++)
 		note_failure(c, i, "accounting", r);
 	drain_sources(c, set, s);
-	hooks_hold_cpu(c, false);
 	drain_misses(c, s);
 	*ret = s;
 	return 0;

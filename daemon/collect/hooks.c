@@ -7,7 +7,6 @@
  * needs, and whoever comes first attaches.
  */
 #include <bpf/btf.h>
-#include <sched.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -244,18 +243,4 @@ int hooks_attach_sys_exit(struct collector *c)
 		c->hooks.no_tracefs = true;
 	}
 	return attach_once(skel->progs.syscall_exit, &skel->links.syscall_exit);
-}
-
-/*
- * A classic tracepoint's program is skipped while any thread is inside bpf(2) on its CPU, which matters when
- * that thread has been preempted there. So that we are not the one, drains run at real-time priority then, for
- * the few milliseconds that they last. Without the right to, what is skipped is counted as LOSS_RECURSION.
- */
-void hooks_hold_cpu(const struct collector *c, bool hold)
-{
-	const struct sched_param rt = { .sched_priority = 1 }, normal = {};
-
-	if (c->skel->links.syscall_exit_classic)
-		sched_setscheduler(0, (hold ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK,
-				   hold ? &rt : &normal);
 }

@@ -116,10 +116,6 @@ uint32_t count_entries(const struct collector *c, double events, uint32_t min, u
 
 /* ---- drain.c ------------------------------------------------------------------------------------- */
 
-/*
- * Empties a hash map: `each` gets every key and value. Buffers are made for the call. An error of `each`
- * ends the call; what was taken out of the map by then and not seen by `each` is lost, and the error says so.
- */
 /* Around calls of bpf(2) on maps: see undisturbed.c. errno is kept. */
 void undisturbed_begin(struct collector *c);
 void undisturbed_end(struct collector *c);
@@ -127,6 +123,10 @@ void undisturbed_end(struct collector *c);
 int read_per_cpu(struct collector *c, const struct bpf_map *map, uint32_t key, void *values);
 int write_per_cpu(struct collector *c, const struct bpf_map *map, uint32_t key, const void *values);
 
+/*
+ * Empties a hash map: `each` gets every key and value until it returns an error, which is then the result; what
+ * it did not get is lost.
+ */
 typedef int (*drain_fn)(void *ctx, const void *key, const void *value);
 int drain_map(struct collector *c, const struct bpf_map *map, drain_fn each, void *ctx);
 /* Makes seen = stored + idle + lost hold when what was drained is not what the programs stored. */
@@ -150,8 +150,6 @@ int hooks_attach_switch(struct collector *c);
 int hooks_attach_resume(struct collector *c, enum resume_hook hook);
 int hooks_use_sys_exit(struct collector *c);
 int hooks_attach_sys_exit(struct collector *c);
-/* Around use of maps: keeps this thread from being preempted inside bpf(2), where that loses calls. */
-void hooks_hold_cpu(const struct collector *c, bool hold);
 
 /* ---- ring.c --------------------------------------------------------------------------------------- */
 
