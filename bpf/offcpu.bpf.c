@@ -676,6 +676,17 @@ static __always_inline bool task_has_ended(struct task_struct *task)
 	return task->exit_state || run_state(task) & TASK_DEAD;
 }
 
+/* There is no room for a thread's state. A switch on this CPU may count meanwhile. */
+static __always_inline void state_refused(void)
+{
+	struct account *a = account_of(window, SOURCE_OFF_CPU);
+
+	if (!a)
+		return;
+	__sync_fetch_and_add(&a->seen, 1);
+	__sync_fetch_and_add(&a->lost[LOSS_STATE_FULL], 1);
+}
+
 /* The kernel stack and user registers of a thread that does not run. */
 static __always_inline void wait_describe(struct task_struct *task, struct iter_space *s)
 {
@@ -711,13 +722,20 @@ static __always_inline int iterate(struct bpf_iter__task *ctx, bool waits)
 	struct task_state *t;
 	u64 now, elapsed = 0, told = 0, weight;
 	u32 zero = 0, size;
+	bool ended;
 
 	if (!task || !task->pid)
 		return 0;
 	s = bpf_map_lookup_elem(&iter_spaces, &zero);
-	t = task_state_of(task, task->pid, !task_has_ended(task));
-	if (!s || !t)
+	if (!s)
 		return 0;
+	ended = task_has_ended(task);
+	t = task_state_of(task, task->pid, !ended);
+	if (!t) {
+		if (!ended)
+			state_refused();
+		return 0;
+	}
 	now = bpf_ktime_get_ns();
 	if (!t->thread_start) {
 		state_init(task, t);

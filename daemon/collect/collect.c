@@ -86,7 +86,7 @@ uint32_t count_entries(const struct collector *c, double events, uint32_t min, u
 	double n = events * c->cpus_possible * (double)c->o.slice_ns / NSEC_PER_SEC * 6;
 
 	if (c->o.count_entries)
-		return c->o.count_entries;
+		return MAX(c->o.count_entries >> c->shrink, 1U);
 	return (uint32_t)CLAMP(n, min, max) >> c->shrink;
 }
 

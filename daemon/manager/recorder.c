@@ -163,6 +163,8 @@ static void close_bucket(struct recorder *r)
 static void publish_state(struct recorder *r, const struct slice *s, int error)
 {
 	struct recorder_state *st = &r->state;
+	uint64_t bpf_bytes =
+		collector_map_bytes(r->collector); /* a file for each map: not under the lock */
 
 	pthread_mutex_lock(&r->lock);
 	for (size_t i = 0; i < SOURCE_N; i++)
@@ -178,7 +180,7 @@ static void publish_state(struct recorder *r, const struct slice *s, int error)
 	}
 	process_table_stats(r->processes, &st->process);
 	window_stats(r->window, &st->window);
-	st->bpf_bytes = collector_map_bytes(r->collector);
+	st->bpf_bytes = bpf_bytes;
 	if (error < 0) {
 		st->drain_errors++;
 		st->last_error = error;
