@@ -115,6 +115,14 @@ def test_deleted_and_replaced_binary(t):
     assert {"alpha", "beta", "gamma_"} <= names, names
 
 
+def children(pid):
+    found = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/children") as f:
+            found += f.read().split()
+    return found
+
+
 def test_helper_may_die(t):
     d = t.daemon({"collect": {"on-cpu-rate": "499"}})
     for kill in range(2):
@@ -122,8 +130,7 @@ def test_helper_may_die(t):
         for attempt in range(20):
             t.run(workload("shares"), 0.3)
             d.top()  # asks for names: the helper is started when it is needed
-            with open(f"/proc/{d.process.pid}/task/{d.process.pid}/children") as f:
-                helpers = f.read().split()
+            helpers = children(d.process.pid)
             if helpers:
                 break
         assert helpers
