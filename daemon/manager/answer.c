@@ -4,6 +4,7 @@
 #include "manager/internal.h"
 
 #define SNAPSHOT_NS (2 * NSEC_PER_SEC)
+#define WORK_AGE_NS (60 * NSEC_PER_SEC)
 #define NAMES_NS (800 * NSEC_PER_MSEC)
 
 int manager_snapshot(void *ctx, struct recent *ret)
@@ -37,6 +38,10 @@ int manager_put_work(void *ctx, const char *name, const char *const *labels, siz
 		     uint64_t count, uint64_t wall_ns)
 {
 	struct manager *m = ctx;
+	uint64_t now = wall_now_ns();
 
+	/* Units belong to the open bucket: a report about another time has none. */
+	if (wall_ns + WORK_AGE_NS < now || wall_ns > now + WORK_AGE_NS)
+		return -EINVAL;
 	return work_add(&m->work, name, labels, n_labels, count);
 }

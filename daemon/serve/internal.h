@@ -205,6 +205,7 @@ void selection_release(struct selection *s);
 
 /* bucket as a message, of the types in the mask; free with bucket_message_free(). */
 struct bucket_message {
+	Sysprofd__V1__Work *work;
 	Sysprofd__V1__Bucket message;
 	char boot_id[BOOT_ID_LEN + 1];
 	struct profile *profiles[PROFILE_TYPE_N];

@@ -24,6 +24,10 @@ struct bucket_message *bucket_message_free(struct bucket_message *m)
 		wire_profile_free(m->packed[i]);
 		profile_free(m->profiles[i]);
 	}
+	for (size_t i = 0; i < m->message.n_work; i++)
+		free(m->work[i].name);
+	free(m->work);
+	free(m->message.work);
 	free(m);
 	return NULL;
 }
@@ -43,6 +47,30 @@ static int add_profile(struct bucket_message *m, const struct bucket *b, enum pr
 	if (r < 0)
 		return r;
 	m->message.n_profiles++;
+	return 0;
+}
+
+/* Who reported is not kept, so only those who see everything see units of work. */
+static int add_work(struct bucket_message *m, const struct bucket *b)
+{
+	const struct columns *c = &b->columns[COLUMNS_WORK];
+
+	if (c->n == 0)
+		return 0;
+	m->work = new0(Sysprofd__V1__Work, c->n);
+	m->message.work = new0(Sysprofd__V1__Work *, c->n);
+	if (!m->work || !m->message.work)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct stack *s = &b->dict->stacks[c->stack[i]];
+
+		sysprofd__v1__work__init(&m->work[i]);
+		m->work[i].name = strdup(dict_str(b->dict, b->dict->frames[s->frame].name));
+		m->work[i].units = c->count[i];
+		if (!m->work[i].name)
+			return -ENOMEM;
+		m->message.work[m->message.n_work++] = &m->work[i];
+	}
 	return 0;
 }
 
@@ -68,6 +96,11 @@ int bucket_message_new(const struct bucket *b, unsigned types, const struct sele
 	memcpy(m->boot_id, b->meta.boot_id, BOOT_ID_LEN);
 	m->message.boot_id = m->boot_id;
 	m->message.profiles = m->packed;
+	if (s->visibility.all) {
+		r = add_work(m, b);
+		if (r < 0)
+			return r;
+	}
 	for (int i = 0; i < PROFILE_TYPE_N; i++) {
 		if (!(types & 1U << i))
 			continue;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "store/day.h"
+#include "store/work.h"
 
 /* A reader holds a snapshot for milliseconds; a checkpoint that waits this long may as well come later. */
 #define BUSY_MS 100
@@ -99,7 +100,7 @@ static const char schema[] =
 	"NULL);"
 	"CREATE TABLE pack(last INTEGER PRIMARY KEY, first INTEGER NOT NULL, n INTEGER NOT NULL,"
 	" min_start INTEGER NOT NULL, max_start INTEGER NOT NULL);"
-	"CREATE TABLE packed(id INTEGER PRIMARY KEY, data BLOB NOT NULL);"
+	"CREATE TABLE packed(id INTEGER PRIMARY KEY, data BLOB NOT NULL);" WORK_SCHEMA
 	"PRAGMA application_id = " SQL_LITERAL(
 		STORE_APPLICATION_ID) ";"
 				      "PRAGMA user_version = " SQL_LITERAL(STORE_VERSION) ";";
@@ -452,6 +453,8 @@ int day_append(struct day *d, const struct bucket *b)
 	r = dictionary_write(&d->dictionary, d->dict_insert, &d->blobs_out, &touched);
 	if (r >= 0)
 		r = insert_row(d, &b->meta, &row);
+	if (r >= 0)
+		r = work_write(d->db, b);
 	r = day_end(d, r);
 	if (r >= 0)
 		dictionary_stored(&d->dictionary, &touched);

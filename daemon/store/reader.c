@@ -10,6 +10,7 @@
 #include "store/identity.h"
 #include "store/store.h"
 #include "store/view.h"
+#include "store/work.h"
 
 /* Views kept between calls, and dictionaries kept within one. */
 #define KEEP_VIEWS 2
@@ -431,6 +432,9 @@ static int list_bucket(struct walk *w, struct view *v, const struct bucket_meta 
 	_cleanup_(bucket_free_p) struct bucket *b = NULL;
 	int e = make_bucket(v->dictionary.dict, meta, columns, &b);
 
+	/* Damage there costs the units, not the bucket. */
+	if (e >= 0 && work_read(v->db, b) == -ENOMEM)
+		e = -ENOMEM;
 	if (e >= 0)
 		e = l->fn(l->ctx, b);
 	if (e != 0)

@@ -4,6 +4,7 @@
  * times faster to read. One transaction moves them, so a bucket is never in both tables or in none.
  */
 #include "store/private.h"
+#include "store/work.h"
 
 struct repack {
 	struct rows rows;
@@ -250,6 +251,8 @@ int day_prune(struct day *d)
 			     PRUNE_RECENT, 0);
 	}
 	removed = found > 0 ? (int)MIN(n, (uint64_t)SAMPLES_MAX_BUCKETS) : sqlite3_changes(d->db);
+	if (r >= 0)
+		r = work_prune(d->db);
 	r = day_end(d, r);
 	return r < 0 ? r : removed;
 }
