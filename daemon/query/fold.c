@@ -162,30 +162,63 @@ static uint64_t count_folded(struct folding *f, const struct columns *c)
 	return n;
 }
 
-int profile_fold(struct profile *p, uint32_t max_nodes)
+static int all_series_used(const struct profile *p, bool *ret)
 {
-	_cleanup_(folding_done) struct folding f = { .from = p->dict, .n = p->dict->n_stacks };
+	_cleanup_free_ bool *used = new0(bool, p->dict->n_series);
+	size_t n = 1;
+
+	if (!used)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->columns.n; i++) {
+		bool *u = &used[p->columns.series[i]];
+
+		n += !*u && p->columns.series[i];
+		*u = true;
+	}
+	*ret = n == p->dict->n_series;
+	return 0;
+}
+
+/* Rows move to a dictionary of their own, which has nothing else in it. */
+static int move_rows(struct folding *f, struct profile *p)
+{
 	_cleanup_(dict_free_p) struct dict *to = NULL;
 	struct dict_map map;
-	int r = weigh(&f, p);
+	int r = dict_new(&to);
 
 	if (r < 0)
 		return r;
-	rank(&f);
-	settle(&f, max_nodes && f.n_rank > max_nodes ? choose(&f, max_nodes) : f.n_rank);
-	p->omitted = count_folded(&f, &p->columns);
-	p->truncated = p->omitted > 0;
-	r = dict_new(&to);
-	if (r < 0)
-		return r;
 	dict_map_init(&map, p->dict, to);
-	r = rebuild(&f, p, &map);
+	r = rebuild(f, p, &map);
 	dict_map_done(&map);
-	if (r == 0)
-		r = columns_sort_merge(&p->columns);
 	if (r < 0)
 		return r;
 	dict_free(p->dict);
 	p->dict = TAKE_PTR(to);
 	return 0;
+}
+
+int profile_fold(struct profile *p, uint32_t max_nodes)
+{
+	_cleanup_(folding_done) struct folding f = { .from = p->dict, .n = p->dict->n_stacks };
+	bool tight = false;
+	int r = weigh(&f, p);
+
+	if (r < 0)
+		return r;
+	if (max_nodes && f.n_rank > max_nodes) {
+		rank(&f);
+		settle(&f, choose(&f, max_nodes));
+	} else {
+		for (uint32_t i = 1; i < f.n; i++)
+			f.anchor[i] = i;
+		r = f.n_rank == f.n - 1 ? all_series_used(p, &tight) : 0;
+	}
+	if (r < 0)
+		return r;
+	p->omitted = count_folded(&f, &p->columns);
+	p->truncated = p->omitted > 0;
+	if (!tight)
+		r = move_rows(&f, p);
+	return r < 0 ? r : columns_sort_merge(&p->columns);
 }
