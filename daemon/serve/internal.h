@@ -37,7 +37,6 @@ struct exchange;
 struct call;
 struct stream;
 struct method;
-struct shared_bucket;
 
 /* ---- connections ------------------------------------------------------------------------------- */
 
@@ -241,6 +240,8 @@ struct source {
 /* Reads the store, and what is not in it yet when the range comes near now. */
 int source_open(struct source *src, struct call *c, struct worker *w, uint64_t until_wall_ns);
 void source_close(struct source *src);
+/* What was open is closed now: the next query needs a new snapshot. Does not block. */
+void snapshot_drop(struct server *s);
 
 /* ---- streams ------------------------------------------------------------------------------------- */
 

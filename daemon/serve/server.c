@@ -90,6 +90,7 @@ int server_new(sd_event *event, const struct serve_options *o, const struct serv
 
 void server_publish(struct server *s, const struct bucket *b)
 {
+	snapshot_drop(s);
 	watch_publish(s, b);
 }
 

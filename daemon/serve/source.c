@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What a query reads: the worker's connection to the store, and a snapshot of what is not stored yet. Taking
- * one closes the kernel's window, so queries that come close together share it. Worker threads.
+ * one closes the kernel's window, so queries that come close together share it, until a bucket closes. Worker
+ * threads, except snapshot_drop().
  */
 #include "base/clock.h"
 #include "serve/internal.h"
@@ -53,6 +54,16 @@ static int refresh(struct server *s)
 	snapshot_unref(s->snapshot);
 	s->snapshot = n;
 	return 0;
+}
+
+void snapshot_drop(struct server *s)
+{
+	/* Who holds the lock is taking a new one already, and may be at it for a second. */
+	if (pthread_mutex_trylock(&s->snapshot_lock) != 0)
+		return;
+	snapshot_unref(s->snapshot);
+	s->snapshot = NULL;
+	pthread_mutex_unlock(&s->snapshot_lock);
 }
 
 int source_open(struct source *src, struct call *c, struct worker *w, uint64_t until_wall_ns)
