@@ -170,6 +170,19 @@ install: all
 	install -m 644 packaging/sysprofd.socket $(DESTDIR)$(UNITDIR)/sysprofd.socket
 	$(B)/sysprofd --print-config > $(DESTDIR)/etc/sysprofd/sysprofd.conf.example
 
+# Each fuzzer runs for a while on its seeds; what it finds lies in $(B)-fuzz. Needs clang with its runtimes.
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz fuzzers
+fuzz:
+	@$(MAKE) CC=$(CLANG) B=$(B)-fuzz SAN=address,undefined,fuzzer-no-link WARN=-w fuzzers
+	@for f in tests/fuzz/fuzz-*.c; do n=$$(basename $$f .c); c=$(B)-fuzz/corpus/$$n; mkdir -p $$c; \
+		echo "  FUZZ     $$n" && $(B)-fuzz/tests/fuzz/$$n -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+		-verbosity=0 -print_final_stats=1 -artifact_prefix=$$c/../ $$c tests/fuzz/$${n#fuzz-} || exit 1; done
+fuzzers: $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz-*.c))
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(PKG_LIBS)
+
 SOURCES = $(wildcard daemon/*.[ch] daemon/*/*.[ch] bpf/*.[ch] tests/*/*.[ch])
 format:
 	clang-format -i $(SOURCES)
@@ -191,6 +204,7 @@ help:
 	@echo 'make check-kernels boot other kernels in the emulator and record there'
 	@echo 'make bench         print what sysprofd costs'
 	@echo 'make install       DESTDIR= PREFIX=/usr'
+	@echo 'make fuzz          fuzzers of what comes from outside, FUZZ_SECONDS=60 each (clang)'
 	@echo 'make format, lint  source formatting and checks'
 	@echo 'Variables: V=1 shows commands, B=dir builds elsewhere, SAN=address,undefined builds with sanitizers,'
 	@echo '           ONLY=test-x* runs a part of the tests'
