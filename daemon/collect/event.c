@@ -104,6 +104,7 @@ static void apply_process_fork(struct process_table *t, const struct sideband_ev
 	if (!parent)
 		return;
 	process_inherit(p, parent);
+	p->read_mono_ns = t->now_mono_ns;
 	/* A parent that is not known itself has nothing to give. */
 	if (parent->exe || parent->kernel_thread)
 		process_set_loaded(p);
@@ -166,7 +167,7 @@ static void apply_exec(struct process *p, uint64_t mono_ns)
 	process_set_object(p, &p->program, NULL);
 	process_clear_data(p);
 	process_set_loaded(p);
-	snapshot_refresh(p);
+	snapshot_exec(p);
 }
 
 static void apply_comm(struct process_table *t, const struct sideband_event *e)

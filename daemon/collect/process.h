@@ -79,7 +79,7 @@ const char *process_thread_name(struct process *p, uint32_t tid); /* "" when unk
  */
 void process_resolve(struct process *p, uint64_t mono_ns, uint64_t address, struct binary_ref *ret,
 		     uint64_t *ret_offset);
-/* The same for data addresses (futex words): also non-executable mappings. shared: a MAP_SHARED one. */
+/* The same for data addresses (futex words): writable and shared mappings. shared: a MAP_SHARED one. */
 void process_resolve_data(struct process *p, uint64_t address, struct binary_ref *ret,
 			  uint64_t *ret_offset, bool *ret_shared);
 

@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -101,7 +102,8 @@ static void read_cgroup(struct process *p, int pid_fd)
 	set_cgroup(p, &l);
 }
 
-static void read_owner(struct process *p, int pid_fd)
+/* The files of whoever exits, having no memory any more, belong to root, dumpable or not. */
+static void read_owner(struct process *p, int pid_fd, bool exiting)
 {
 	struct proc_status st;
 	bool is_private;
@@ -109,7 +111,10 @@ static void read_owner(struct process *p, int pid_fd)
 	if (proc_read_status(pid_fd, &st, &is_private) < 0)
 		return;
 	p->uid = st.uid;
-	p->is_private = is_private && !p->kernel_thread;
+	if (exiting)
+		p->is_private |= st.uid != st.euid;
+	else
+		p->is_private = is_private && !p->kernel_thread;
 }
 
 static void read_comm(struct process *p, const struct proc_stat *st)
@@ -127,7 +132,7 @@ static void read_comm(struct process *p, const struct proc_stat *st)
 
 static void refresh(struct process *p, int pid_fd, const struct proc_stat *st)
 {
-	read_owner(p, pid_fd);
+	read_owner(p, pid_fd, st->exiting);
 	/* Whoever exits is shown in the root of version 1 hierarchies. */
 	if (!st->exiting || !p->cgroup)
 		read_cgroup(p, pid_fd);
@@ -142,6 +147,33 @@ void snapshot_refresh(struct process *p)
 	/* When it is gone, what is known is the last word. */
 	if (pid_fd >= 0)
 		refresh(p, pid_fd, &st);
+}
+
+/*
+ * Happens for every exec, so that it is one file: the owner of the file tells whether anything but the cgroup
+ * can have changed.
+ */
+void snapshot_exec(struct process *p)
+{
+	_cleanup_(strbuf_done) struct strbuf text = {};
+	_cleanup_close_ int fd = -1;
+	struct cgroup_labels l;
+	struct stat st;
+	char path[32];
+
+	snprintf(path, sizeof(path), "%u/cgroup", p->tgid);
+	fd = openat(p->table->proc_fd, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || read_fd(fd, CGROUP_LIMIT, &text) < 0 || !text.data)
+		return;
+	cgroup_labels_from_text(text.data, text.len, &l);
+	/* Another owner, or the root cgroup: it may be exiting, or really so. */
+	if (p->is_private || st.st_uid != p->uid ||
+	    (streq(l.cgroup, "/") && !streq(name_str(p->cgroup), "/"))) {
+		snapshot_refresh(p);
+		return;
+	}
+	set_cgroup(p, &l);
+	p->read_mono_ns = p->table->now_mono_ns;
 }
 
 /* ---- mappings ----------------------------------------------------------------------------------------------- */
@@ -364,6 +396,18 @@ static int add_data(struct process *p, const struct data_map *m)
 	return 0;
 }
 
+/* Most files with data have code as well, which is known already. */
+static struct object *known_file(const struct process *p, const struct proc_map *m)
+{
+	for (size_t i = 0; m->ino && i < p->image->n; i++) {
+		struct object *o = p->image->maps[i].object;
+
+		if (o->kind == BINARY_ELF && o->identity.ino == m->ino && o->identity.dev == m->dev)
+			return object_ref(o);
+	}
+	return NULL;
+}
+
 static int add_data_map(void *ctx, const struct proc_map *m)
 {
 	struct reading *rd = ctx;
@@ -371,14 +415,17 @@ static int add_data_map(void *ctx, const struct proc_map *m)
 	struct data_map new = { .start = m->start, .end = m->end, .shared = m->shared };
 	const struct data_map *last = p->n_data > 0 ? &p->data[p->n_data - 1] : NULL;
 
+	/* Nobody waits for a word that nobody can change. */
+	if (!m->write && !m->shared)
+		return 0;
 	/* .bss lies behind .data, in memory without a file. */
-	if (last && m->path_len == 0 && m->write && last->end == m->start &&
-	    last->object->kind == BINARY_ELF && !last->shared && m->end - m->start <= BSS_MAX) {
+	if (last && m->path_len == 0 && last->end == m->start && last->object->kind == BINARY_ELF &&
+	    !last->shared && m->end - m->start <= BSS_MAX) {
 		new.object = object_ref(last->object);
 		new.offset = last->offset + (last->end - last->start);
 		return add_data(p, &new);
 	}
-	new.object = see(rd, m);
+	new.object = known_file(p, m) ?: see(rd, m);
 	if (!new.object) {
 		p->table->refused_mappings++;
 		return 0;

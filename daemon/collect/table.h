@@ -47,7 +47,7 @@ struct process {
 	uint64_t start_lo, start_hi; /* CLOCK_BOOTTIME, both included */
 	uint64_t known_mono_ns; /* when it was found in /proc; 0: by its FORK record */
 	uint64_t exit_mono_ns; /* 0: alive */
-	uint64_t read_mono_ns; /* when its attributes were read from /proc; 0: never */
+	uint64_t read_mono_ns; /* when its attributes were read from /proc, or inherited; 0: never */
 	uint64_t scan; /* the last scan that saw it */
 
 	bool kernel_thread;
@@ -151,8 +151,9 @@ int snapshot_scan(struct process_table *t);
 struct process *snapshot_find(struct process_table *t, uint32_t tgid, uint64_t start);
 /* Reads all that /proc knows: attributes and mappings. A process that has gone is given up. */
 void snapshot_load(struct process *p);
-/* Owner, cgroup, privacy again: after an exec, and now and then. */
+/* Owner, cgroup, privacy again: now and then, and, cheaper, after an exec. */
 void snapshot_refresh(struct process *p);
+void snapshot_exec(struct process *p);
 /* The mappings again. */
 void snapshot_maps(struct process *p);
 /* All mappings, data included, into p->data. */
