@@ -33,7 +33,7 @@ def test_work_is_kept(t):
 
 
 def test_bad_reports_are_refused(t):
-    d = t.daemon({"collect": {"bucket": "30s", "slice": "2s"}})
+    d = t.daemon({"collect": {"bucket": "1min", "slice": "2s"}})
     for body in ({"name": "", "count": 1}, {"name": "a b", "count": 1}, {"name": "x" * 1000, "count": 1},
                  {"name": "x", "labels": {"k": "\n"}, "count": 1}, {"name": "x", "count": 1, "timeNs": "1000"}):
         code, answer = call(d, "PutWork", body)
