@@ -48,7 +48,8 @@ enum source {
  * the others lose the count as well. Names for people: loss_reason_name() in daemon/model/profile.h.
  */
 enum loss {
-	LOSS_TICK_SKIPPED = 0, /* a tick that never ran (CPU inside bpf(2), throttled); units: ticks */
+	LOSS_TICK_SKIPPED =
+		0, /* a tick that never ran (CPU inside bpf(2), throttled); units: ticks */
 	LOSS_COUNT_FULL, /* count map full (E2BIG) */
 	LOSS_COUNT_BUSY, /* count map update refused: EBUSY, ENOMEM, any other */
 	LOSS_STATE_FULL, /* no task state could be created */
@@ -196,10 +197,10 @@ enum syscall_abi {
 	SYSCALL_ABI_X32 = 2,
 };
 #define SYSCALL_NR_INVALID 0x3fffU
-#define SYSCALL_KEY(abi, nr, err) ((u32)(abi) << 28 | ((u32)(nr) & 0x3fff) << 12 | ((u32)(err) & 0xfff))
+#define SYSCALL_KEY(abi, nr, err) ((u32)(abi) << 28 | ((u32)(nr)&0x3fff) << 12 | ((u32)(err)&0xfff))
 #define SYSCALL_KEY_ABI(k) ((k) >> 28 & 3)
 #define SYSCALL_KEY_NR(k) ((k) >> 12 & 0x3fff)
-#define SYSCALL_KEY_ERRNO(k) ((k) & 0xfff) /* 0: the call succeeded */
+#define SYSCALL_KEY_ERRNO(k) ((k)&0xfff) /* 0: the call succeeded */
 
 struct syscall_key {
 	u64 start;
@@ -227,7 +228,8 @@ enum futex_class {
 	FUTEX_CLASS_WAIT = 1, /* WAIT, WAIT_BITSET, futex_wait */
 	FUTEX_CLASS_LOCK_PI = 2, /* LOCK_PI, LOCK_PI2 */
 	FUTEX_CLASS_REQUEUE_PI = 3, /* WAIT_REQUEUE_PI */
-	FUTEX_CLASS_WAITV = 4, /* futex_waitv: the address is that of the first waiter entry's futex */
+	FUTEX_CLASS_WAITV =
+		4, /* futex_waitv: the address is that of the first waiter entry's futex */
 };
 
 enum futex_outcome {

@@ -29,20 +29,20 @@
 #define NSEC_PER_MSEC 1000000ULL
 #define NSEC_PER_SEC 1000000000ULL
 
-#define TAKE_PTR(p)                          \
-	({                                   \
-		__typeof__(p) *_pp = &(p);   \
-		__typeof__(p) _v = *_pp;     \
-		*_pp = NULL;                 \
-		_v;                          \
+#define TAKE_PTR(p)                        \
+	({                                 \
+		__typeof__(p) *_pp = &(p); \
+		__typeof__(p) _v = *_pp;   \
+		*_pp = NULL;               \
+		_v;                        \
 	})
 
-#define TAKE_FD(fd)             \
-	({                      \
+#define TAKE_FD(fd)               \
+	({                        \
 		int *_pf = &(fd); \
-		int _f = *_pf;  \
-		*_pf = -1;      \
-		_f;             \
+		int _f = *_pf;    \
+		*_pf = -1;        \
+		_f;               \
 	})
 
 static inline void free_p(void *p)
@@ -71,11 +71,11 @@ static inline void close_p(int *fd)
 #define _cleanup_close_ _cleanup_(close_p)
 
 /* DEFINE_CLEANUP(struct foo *, foo_free) makes foo_free_p() for _cleanup_(foo_free_p). */
-#define DEFINE_CLEANUP(type, func)                           \
-	static inline _unused_ void func##_p(type *p)        \
-	{                                                    \
-		if (*p)                                      \
-			func(*p);                            \
+#define DEFINE_CLEANUP(type, func)                    \
+	static inline _unused_ void func##_p(type *p) \
+	{                                             \
+		if (*p)                               \
+			func(*p);                     \
 	}
 
 #define new0(type, n) ((type *)calloc((n), sizeof(type)))
@@ -109,10 +109,10 @@ static inline int negative_errno(void)
  */
 int array_grow(void **items, size_t *cap, size_t need, size_t size) _warn_unused_;
 
-#define ARRAY_GROW(items, cap, need)                                                             \
-	({                                                                                       \
-		void *_grow_items = (items);                                                     \
-		int _grow_r = array_grow(&_grow_items, &(cap), (need), sizeof(*(items)));        \
-		(items) = _grow_items;                                                           \
-		_grow_r;                                                                         \
+#define ARRAY_GROW(items, cap, need)                                                      \
+	({                                                                                \
+		void *_grow_items = (items);                                              \
+		int _grow_r = array_grow(&_grow_items, &(cap), (need), sizeof(*(items))); \
+		(items) = _grow_items;                                                    \
+		_grow_r;                                                                  \
 	})

@@ -16,13 +16,15 @@ struct collect_options {
 	bool on_cpu_cycles; /* try the PMU's cycles, fall back to cpu-clock */
 	double on_cpu_jitter; /* the period is redrawn each second within +-this share: 0.1 */
 	uint64_t off_cpu_threshold_ns; /* T at start */
-	uint64_t off_cpu_threshold_max_ns; /* T is raised to at most this when walks cost too much */
+	uint64_t
+		off_cpu_threshold_max_ns; /* T is raised to at most this when walks cost too much */
 	uint32_t walks_per_second; /* per CPU: above it T rises */
 	uint32_t count_entries; /* per count map and set; 0: by CPUs, rate and slice */
 	uint32_t ring_bytes; /* 0: 1 MiB per 4 CPUs, at least 1 MiB, a power of two */
 	uint64_t slice_ns; /* the longest window: sizes maps */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
-	unsigned skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
+	unsigned
+		skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
 	bool force_classic; /* test hook: classic tracepoints although tp_btf loses nothing here */
 	/* A burst (record): only these count. Empty for the recorder. */
 	const uint32_t *only_tgids;

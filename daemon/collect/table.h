@@ -47,7 +47,8 @@ struct process {
 	uint64_t start_lo, start_hi; /* CLOCK_BOOTTIME, both included */
 	uint64_t known_mono_ns; /* when it was found in /proc; 0: by its FORK record */
 	uint64_t exit_mono_ns; /* 0: alive */
-	uint64_t read_mono_ns; /* when its attributes were read from /proc, or inherited; 0: never */
+	uint64_t
+		read_mono_ns; /* when its attributes were read from /proc, or inherited; 0: never */
 	uint64_t scan; /* the last scan that saw it */
 
 	bool kernel_thread;

@@ -38,7 +38,8 @@ struct manager {
 };
 
 /* options.c: the configuration as each stage wants it */
-void manager_recorder_options(struct manager *m, const struct config *c, struct recorder_options *ret);
+void manager_recorder_options(struct manager *m, const struct config *c,
+			      struct recorder_options *ret);
 void manager_store_options(struct manager *m, const struct config *c, struct store_options *ret);
 const char *manager_state_directory(const struct manager *m);
 
@@ -50,8 +51,8 @@ void manager_status_line(struct manager *m, char *buf, size_t size);
 int manager_snapshot(void *ctx, struct recent *ret);
 int manager_put_work(void *ctx, const char *name, const char *const *labels, size_t n_labels,
 		     uint64_t count, uint64_t wall_ns);
-int manager_record_start(void *ctx, double hz, const struct selection *sel, struct record_session **ret,
-			 const char **ret_why);
-int manager_record_read(void *ctx, struct record_session *s, uint64_t *ret_samples, uint64_t *ret_lost,
-			struct profile **ret_profile);
+int manager_record_start(void *ctx, double hz, const struct selection *sel,
+			 struct record_session **ret, const char **ret_why);
+int manager_record_read(void *ctx, struct record_session *s, uint64_t *ret_samples,
+			uint64_t *ret_lost, struct profile **ret_profile);
 void manager_record_free(void *ctx, struct record_session *s);

@@ -18,7 +18,8 @@ struct burst {
 struct call {
 	struct call *next;
 	int (*fn)(struct recorder *r, struct call *c);
-	void (*undo)(struct recorder *r, struct call *c); /* of a result that nobody waits for; may be NULL */
+	void (*undo)(struct recorder *r,
+		     struct call *c); /* of a result that nobody waits for; may be NULL */
 	void (*free)(struct call *c);
 	int result;
 	bool needed; /* to be run although nobody waits for it any more */

@@ -24,7 +24,8 @@ struct work {
 void work_init(struct work *w);
 void work_done(struct work *w);
 /* -EINVAL: a name or label that is empty, too long, or holds other than letters, digits, _ . : / -; -ENOSPC. */
-int work_add(struct work *w, const char *name, const char *const *labels, size_t n_labels, uint64_t count);
+int work_add(struct work *w, const char *name, const char *const *labels, size_t n_labels,
+	     uint64_t count);
 uint64_t work_refused(struct work *w);
 /* Moves all into the bucket; what there is no memory for stays for the next one. */
 int work_take(struct work *w, struct bucket *b);

@@ -189,22 +189,22 @@ int64_t dict_string(struct dict *d, const char *s)
  * Adds or finds *value in the array `items`, whose hash covers *key. `equal` compares a whole element with
  * the value.
  */
-#define INTERN(d, items, one_index, hash_value, equal, value)                                  \
-	({                                                                                     \
-		uint64_t _h = (hash_value);                                                    \
-		int64_t _id = index_find(&(d)->one_index, _h, equal, d, value);                \
-		if (!_id) {                                                                    \
+#define INTERN(d, items, one_index, hash_value, equal, value)                                     \
+	({                                                                                        \
+		uint64_t _h = (hash_value);                                                       \
+		int64_t _id = index_find(&(d)->one_index, _h, equal, d, value);                   \
+		if (!_id) {                                                                       \
 			int _in_r = ROOM((d)->items, (d)->n_##items, (d)->cap_##items);           \
 			if (_in_r >= 0)                                                           \
 				_in_r = index_add(&(d)->one_index, _h, (uint32_t)(d)->n_##items); \
 			if (_in_r < 0) {                                                          \
 				_id = _in_r;                                                      \
-			} else {                                                               \
-				(d)->items[(d)->n_##items] = *(value);                         \
-				_id = (int64_t)(d)->n_##items++;                               \
-			}                                                                      \
-		}                                                                              \
-		_id;                                                                           \
+			} else {                                                                  \
+				(d)->items[(d)->n_##items] = *(value);                            \
+				_id = (int64_t)(d)->n_##items++;                                  \
+			}                                                                         \
+		}                                                                                 \
+		_id;                                                                              \
 	})
 
 static bool binary_equal(const void *ctx, uint32_t id, const void *key)

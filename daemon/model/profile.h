@@ -77,7 +77,8 @@ struct frame {
 	uint32_t line;
 	uint16_t kind; /* enum frame_kind */
 	uint16_t flags; /* enum frame_flags */
-	uint64_t offset; /* file offset of the instruction (ELF), offset from _stext (kernel); callers'
+	uint64_t
+		offset; /* file offset of the instruction (ELF), offset from _stext (kernel); callers'
 			    addresses are return addresses minus 1 */
 };
 
@@ -218,13 +219,14 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  * weighted samples (total = 0) that estimate how those totals spread over stacks. The same for futex
  * is exact in both. (series, stack, key, aux) is unique within a bucket after columns_sort_merge().
  */
-#define OFF_KEY(cause, state, total) ((uint32_t)(cause) | (uint32_t)(state) << 4 | (uint32_t)(total) << 31)
-#define OFF_KEY_CAUSE(k) ((k) & 15)
+#define OFF_KEY(cause, state, total) \
+	((uint32_t)(cause) | (uint32_t)(state) << 4 | (uint32_t)(total) << 31)
+#define OFF_KEY_CAUSE(k) ((k)&15)
 #define OFF_KEY_STATE(k) ((k) >> 4 & 0xffff) /* TASK_* bits */
 #define OFF_STATE_UNKNOWN 0xffffU /* time that no sample tells about; its name is "" */
 #define OFF_KEY_TOTAL(k) ((k) >> 31)
 #define FUTEX_KEY(cls, outcome) ((uint32_t)(cls) | (uint32_t)(outcome) << 8)
-#define FUTEX_KEY_CLASS(k) ((k) & 255)
+#define FUTEX_KEY_CLASS(k) ((k)&255)
 #define FUTEX_KEY_OUTCOME(k) ((k) >> 8 & 255)
 
 const char *off_cause_name(unsigned cause); /* "blocked", "run-queue", "preempted" */
@@ -268,7 +270,8 @@ struct accounting {
 	bool active; /* the collector ran */
 };
 void accounting_add(struct accounting *a, const struct accounting *b);
-uint64_t accounting_lost(const struct accounting *a); /* events lost, all reasons that lose the count */
+uint64_t accounting_lost(
+	const struct accounting *a); /* events lost, all reasons that lose the count */
 
 enum gap_reason {
 	GAP_NONE = 0,
@@ -313,7 +316,8 @@ int bucket_copy(const struct bucket *b, struct bucket **ret);
 
 struct profile {
 	enum profile_type type;
-	uint64_t from_wall_ns, until_wall_ns; /* the bounds of the buckets that were used, half-open */
+	uint64_t from_wall_ns,
+		until_wall_ns; /* the bounds of the buckets that were used, half-open */
 	uint64_t covered_ns;
 	struct gap *gaps;
 	size_t n_gaps, cap_gaps;

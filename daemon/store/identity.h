@@ -8,7 +8,8 @@
 
 struct identity {
 	char uuid[STORE_UUID_MAX]; /* 32 lower-case hexadecimal digits */
-	uint64_t next_seq; /* numbers below were given out; perhaps some more since this was written, */
+	uint64_t
+		next_seq; /* numbers below were given out; perhaps some more since this was written, */
 	uint64_t reserved_seq; /* but none from here on */
 	uint64_t trusted_wall_ns; /* how far retention believes the clock */
 };

@@ -43,8 +43,9 @@ struct window {
 };
 
 /* resolve.c: ids in the open bucket's dict, or -errno. Limits fold into [other]; *ret_folded says so. */
-int64_t resolve_series(struct window *w, uint32_t tgid, uint32_t tid, uint64_t start, uint64_t mono_ns,
-		       bool *ret_folded);
+int64_t resolve_series(struct window *w, uint32_t tgid, uint32_t tid, uint64_t start,
+		       uint64_t mono_ns, bool *ret_folded);
 int64_t resolve_stack(struct window *w, const struct slice *s, const struct slice_stack *st,
 		      bool *ret_folded);
-int64_t resolve_lock(struct window *w, uint32_t tgid, uint64_t start, uint64_t address, bool shared);
+int64_t resolve_lock(struct window *w, uint32_t tgid, uint64_t start, uint64_t address,
+		     bool shared);
