@@ -14,11 +14,11 @@ if [ "${CHECK_KERNELS:-yes}" = yes ]; then
 	echo
 	echo "Other kernels:"
 	"$here/kernels/run.sh" "$1" | tee "$log"
+	[ "${PIPESTATUS[0]}" = 0 ] || status=1
 	passed=$((passed + $(grep -c '^ok ' "$log")))
 	failed=$((failed + $(grep -c '^not ok ' "$log")))
 	skipped=$((skipped + $(grep -c '^ok .*# SKIP' "$log")))
 	passed=$((passed - $(grep -c '^ok .*# SKIP' "$log")))
-	[ "${PIPESTATUS[0]}" = 0 ] || status=1
 fi
 echo
 echo "$passed passed, $failed failed, $skipped skipped"
