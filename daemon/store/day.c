@@ -325,11 +325,11 @@ int day_end(struct day *d, int r)
 	return r;
 }
 
-int day_checkpoint(struct day *d)
+int day_checkpoint(struct day *d, bool truncate)
 {
-	int rc = sqlite3_wal_checkpoint_v2(d->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	int mode = truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_RESTART;
 
-	return sql_error(d->db, rc);
+	return sql_error(d->db, sqlite3_wal_checkpoint_v2(d->db, NULL, mode, NULL, NULL));
 }
 
 /* ---- appending ---------------------------------------------------------------------------------- */

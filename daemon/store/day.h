@@ -63,5 +63,8 @@ int day_survey(struct day *d, struct day_survey *ret);
 int day_begin(struct day *d);
 /* Commits when r >= 0, else rolls back; returns the error. */
 int day_end(struct day *d, int r);
-/* Writes the log back and truncates it. -EBUSY while readers hold it. */
-int day_checkpoint(struct day *d);
+/*
+ * Writes the log back. truncate: and gives up its space; otherwise the next commit writes over it from its
+ * beginning, which works without any free space. -EBUSY while readers hold it.
+ */
+int day_checkpoint(struct day *d, bool truncate);

@@ -107,8 +107,8 @@ int retention_run(struct store *s)
 			return 1;
 		}
 		/* A log that a reader kept from being written back. */
-		if (s->current && day_checkpoint(s->current) >= 0 && files_refresh(s, false) >= 0 &&
-		    store_bytes(s) <= soft_limit(s))
+		if (s->current && day_checkpoint(s->current, true) >= 0 &&
+		    files_refresh(s, false) >= 0 && store_bytes(s) <= soft_limit(s))
 			return 1;
 	}
 	if (s->n_files > FILES_MAX && oldest) {
@@ -128,13 +128,23 @@ static bool release_reserve(struct store *s)
 	return true;
 }
 
+/* The oldest buckets of the only file; the log then begins anew, in the space that it has. */
+static int prune_in_place(struct store *s)
+{
+	int n = prune_current(s);
+
+	if (n > 0)
+		(void)!day_checkpoint(s->current, false);
+	return n;
+}
+
 bool retention_make_room(struct store *s, unsigned attempt)
 {
 	struct day_file *oldest;
 	int n;
 
-	/* First what costs nothing: a log that can be written back. */
-	if (attempt == 0 && s->current && day_checkpoint(s->current) >= 0)
+	/* First what costs nothing. The log keeps its space: somebody else would take it. */
+	if (attempt == 0 && s->current && day_checkpoint(s->current, false) >= 0)
 		return true;
 	if (drop_oldest_corrupt(s))
 		return true;
@@ -143,21 +153,20 @@ bool retention_make_room(struct store *s, unsigned attempt)
 		file_drop(s, oldest);
 		return true;
 	}
-	n = prune_current(s);
-	if (n == -ENOSPC && release_reserve(s)) {
-		(void)prune_current(s);
-		return true;
-	}
+	n = prune_in_place(s);
 	if (n > 0)
 		return true;
-	if (release_reserve(s))
+	if (release_reserve(s)) {
+		(void)prune_in_place(s);
 		return true;
+	}
 	/* No buckets left, and still no room: it is the dictionary that fills the file. */
 	if (n == 0 && s->current) {
 		file_drop(s, file_current(s));
 		return true;
 	}
-	return false;
+	/* What has not been tried: to make do with what a log that is cut gives back. */
+	return s->current && day_checkpoint(s->current, true) >= 0;
 }
 
 static int write_reserve(struct store *s)

@@ -19,6 +19,8 @@
 /* Surveying files at the start; the rest follows in store_maintain(). */
 #define OPEN_BUDGET_NS (5 * NSEC_PER_MSEC)
 #define APPEND_ATTEMPTS 6
+/* What may lie beside a file that is not written: shared memory, and an empty log. */
+#define LEFT_OVER_MAX 65536
 #define LIMIT_MIN (1ULL << 20)
 /* The end of 2261: what a signed 64-bit number of nanoseconds, and the name of a day, can say. */
 #define WALL_MAX (9214646400ULL * NSEC_PER_SEC - 1)
@@ -384,29 +386,48 @@ static int repack_step(struct store *s)
 	return r;
 }
 
-/* A file that nobody writes any more but that still has recent buckets: from before a crash, or a full disk. */
+/*
+ * A file that nobody writes any more but that still has recent buckets, from before a crash or a full disk; or
+ * a log, because a reader was there when it was closed.
+ */
+static bool unfinished(const struct day_file *f)
+{
+	return f->surveyed && !f->foreign &&
+	       (f->survey.recent > 0 || f->bytes - f->main_bytes > LEFT_OVER_MAX);
+}
+
+static int finish_file(struct store *s, struct day_file *f)
+{
+	_cleanup_(day_free_p) struct day *d = NULL;
+	bool recent = f->survey.recent > 0;
+	int r = day_open(s->directory, f->name, s->options.max_bytes, &d);
+
+	if (r >= 0 && recent)
+		r = day_repack(d, 1, s->options.repack_buckets);
+	if (r >= 0) {
+		int e = day_checkpoint(d, true);
+
+		r = recent ? r : e < 0 ? e : 1;
+	}
+	if (r == -EBADMSG) {
+		d = day_free(d);
+		file_set_aside(s, f);
+		return 1;
+	}
+	f->surveyed = false;
+	return r;
+}
+
 static int finish_step(struct store *s)
 {
 	for (size_t i = 0; i < s->n_files; i++) {
-		_cleanup_(day_free_p) struct day *d = NULL;
 		struct day_file *f = &s->files[i];
-		int r;
 
-		if (!f->surveyed || f->foreign || f->survey.recent == 0 || f == file_current(s))
-			continue;
 		/* The last one may be gone on with. */
-		if (!s->current && i + 1 == s->n_files)
+		if (f == file_current(s) || (!s->current && i + 1 == s->n_files))
 			continue;
-		r = day_open(s->directory, f->name, s->options.max_bytes, &d);
-		if (r >= 0)
-			r = day_repack(d, 1, s->options.repack_buckets);
-		if (r == -EBADMSG) {
-			d = day_free(d);
-			file_set_aside(s, f);
-			return 1;
-		}
-		f->surveyed = false;
-		return r;
+		if (unfinished(f))
+			return finish_file(s, f);
 	}
 	return 0;
 }
@@ -435,7 +456,7 @@ static int checkpoint_step(struct store *s)
 		return -ENOMEM;
 	if (stat(log, &st) < 0 || st.st_size <= WAL_MAX)
 		return 0;
-	return day_checkpoint(s->current);
+	return day_checkpoint(s->current, true);
 }
 
 int store_maintain(struct store *s)

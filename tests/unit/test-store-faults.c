@@ -135,13 +135,12 @@ static int tmpfs_teardown(void **st)
 
 #define tmpfs_test(f) cmocka_unit_test_setup_teardown(f, tmpfs_setup, tmpfs_teardown)
 
-static bool need_tmpfs(void **st)
+static void need_tmpfs(void **st)
 {
 	if (*st)
-		return true;
-	print_message("skipped: mounting a tmpfs needs root\n");
+		return;
+	print_message("mounting a tmpfs needs root\n");
 	skip();
-	return false;
 }
 
 /* Takes every free byte. */
@@ -196,14 +195,13 @@ static void assert_newest(const char *directory, uint64_t i)
 /* The limit is far beyond the disk: the store must live with what there is. */
 static void test_small_disk(void **st)
 {
-	struct model *m = malloc(sizeof(*m));
 	struct store_stats stats;
+	struct model *m;
 	struct store *s;
 
-	if (!need_tmpfs(st)) {
-		free(m);
-		return;
-	}
+	need_tmpfs(st);
+	m = malloc(sizeof(*m));
+	assert_non_null(m);
 	model_init(m, 6);
 	s = open_store(*st);
 	for (uint64_t i = 0; i < 2000; i++) {
@@ -227,15 +225,14 @@ static void test_small_disk(void **st)
 /* Somebody else fills the disk, several times, and frees it again. */
 static void test_disk_filled_and_freed(void **st)
 {
-	struct model *m = malloc(sizeof(*m));
-	struct store_stats stats;
 	uint64_t i = 0, refused = 0;
+	struct store_stats stats;
+	struct model *m;
 	struct store *s;
 
-	if (!need_tmpfs(st)) {
-		free(m);
-		return;
-	}
+	need_tmpfs(st);
+	m = malloc(sizeof(*m));
+	assert_non_null(m);
 	model_init(m, 7);
 	s = open_store(*st);
 	for (size_t round = 0; round < 4; round++) {
@@ -371,7 +368,7 @@ static void test_allocation_fails(void **st)
 
 	if (!CAN_FAIL_MALLOC) {
 		bucket_free(b);
-		print_message("skipped: the sanitizer owns malloc\n");
+		print_message("the sanitizer owns malloc\n");
 		skip();
 	}
 	for (;; n++) {
