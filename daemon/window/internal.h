@@ -29,6 +29,7 @@ struct window {
 	struct process_table *processes;
 	struct kallsyms *kallsyms; /* may be NULL */
 	struct window_stats stats;
+	uint32_t series_limit; /* of what is being added */
 
 	struct bucket *bucket; /* columns hold nanoseconds until it closes */
 	struct source_ns ns[SOURCE_N];

@@ -60,7 +60,7 @@ int64_t resolve_series(struct window *w, uint32_t tgid, uint32_t tid, uint64_t s
 	*ret_folded = false;
 	if (known)
 		return *known;
-	if (w->bucket->dict->n_series > w->options.max_series ||
+	if (w->bucket->dict->n_series > w->series_limit ||
 	    w->bucket->dict->bytes > w->options.max_bytes) {
 		*ret_folded = true;
 		w->stats.folded_series++;

@@ -43,6 +43,7 @@ int window_new(const struct window_options *o, struct process_table *processes,
 	if (!w)
 		return -ENOMEM;
 	w->options = *o;
+	w->series_limit = o->max_series;
 	w->processes = processes;
 	w->kallsyms = kallsyms;
 	read_kernel_build_id(w->kernel_build_id, sizeof(w->kernel_build_id));
@@ -250,8 +251,13 @@ static int try_thread(struct adding *a, const struct slice_thread *t)
 }
 
 /* Totals are no events: one that is lost counts as one that was seen and lost. */
+/*
+ * Threads that only wait may be very many. They leave a quarter of the series to those that do something, or a
+ * crowd of sleepers would fold everything else into [other].
+ */
 static void add_threads(struct adding *a)
 {
+	a->w->series_limit = a->w->options.max_series / 4 * 3;
 	for (size_t i = 0; i < a->s->n_threads; i++) {
 		int r = try_thread(a, &a->s->threads[i]);
 
@@ -261,6 +267,7 @@ static void add_threads(struct adding *a)
 			lose(a, SOURCE_OFF_CPU, LOSS_OTHER, 1);
 		}
 	}
+	a->w->series_limit = a->w->options.max_series;
 }
 
 static int try_syscall(struct adding *a, const struct slice_syscall *c)
@@ -375,11 +382,12 @@ int window_add(struct window *w, struct slice *s, const struct bucket_meta *begi
 		w->bucket->meta = *begin;
 	}
 	begin_slice(&a);
+	/* What runs and works comes first, in case not all fits. */
 	add_on_cpu(&a);
-	add_off_cpu(&a);
-	add_threads(&a);
 	add_syscalls(&a);
 	add_futex(&a);
+	add_off_cpu(&a);
+	add_threads(&a);
 	add_accounting(w, s);
 	/* Slices of a second or two repeat most of their rows: keep the open bucket small. */
 	r = merge_columns(w->bucket);
