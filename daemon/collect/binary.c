@@ -565,9 +565,12 @@ static struct object *learn_build_id(struct binaries *b, const struct file_ident
 	if (!o || o->identity.build_id_len)
 		return NULL;
 	index_del(&b->by_file, object_hash(o), o->id);
+	/* The symbol stage reads identities when it opens a binary. */
+	pthread_mutex_lock(&b->lock);
 	memcpy(o->identity.build_id, f->build_id, f->build_id_len);
 	o->identity.build_id_len = f->build_id_len;
 	format_build_id(o);
+	pthread_mutex_unlock(&b->lock);
 	/* Without memory it is only not found this way. */
 	return index_add(&b->by_build_id, object_hash(o), o->id) < 0 ? NULL : o;
 }
