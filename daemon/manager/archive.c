@@ -232,6 +232,20 @@ static int store_or_reopen(struct archive *a)
 	return r < 0 ? r : store_current(a);
 }
 
+/* The next bucket carries the count of what this one loses. */
+static void drop_current(struct archive *a)
+{
+	pthread_mutex_lock(&a->lock);
+	drop(a, &a->current, a->n > 0 ? &a->queue[0] : NULL);
+	pthread_mutex_unlock(&a->lock);
+}
+
+/* The store's word on the bucket itself: it will be the same at every try. */
+static bool is_refusal(int r)
+{
+	return r == -EINVAL || r == -ERANGE || r == -E2BIG;
+}
+
 static void archive_current(struct archive *a)
 {
 	bool failing = false;
@@ -239,14 +253,18 @@ static void archive_current(struct archive *a)
 
 	name_current(a);
 	while ((r = store_or_reopen(a)) < 0) {
+		if (is_refusal(r)) {
+			log_warning("A bucket was refused by the store and is dropped: %s",
+				    strerror(-r));
+			drop_current(a);
+			return;
+		}
 		if (!failing)
 			log_warning("Cannot store a bucket: %s; trying again each second",
 				    strerror(-r));
 		failing = true;
 		if (!wait_retry(a)) {
-			pthread_mutex_lock(&a->lock);
-			drop(a, &a->current, a->n > 0 ? &a->queue[0] : NULL);
-			pthread_mutex_unlock(&a->lock);
+			drop_current(a);
 			return;
 		}
 	}
