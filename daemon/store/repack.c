@@ -214,43 +214,53 @@ static int oldest_pack(struct day *d, uint64_t *ret_last, uint64_t *ret_n)
 	return r;
 }
 
-static int run_with(struct day *d, const char *text, uint64_t a, uint64_t b)
+static int run_with(struct day *d, const char *text, const uint64_t *parameters, int n)
 {
 	sqlite3_stmt *s = NULL;
 	int r = sql_prepare(d->db, text, &s);
 
 	if (r < 0)
 		return r;
-	sql_bind_u64(s, 1, a);
-	sql_bind_u64(s, 2, b);
+	for (int i = 0; i < n; i++)
+		sql_bind_u64(s, i + 1, parameters[i]);
 	r = sql_run(s);
 	sqlite3_finalize(s);
 	return r;
 }
 
+static int delete_pack(struct day *d, uint64_t last)
+{
+	uint64_t ids[] = { PACKED_ID(last, 0), PACKED_ID(last + 1, 0) };
+	int r = run_with(d, "DELETE FROM pack WHERE last = ?1", &last, 1);
+
+	return r < 0 ? r : run_with(d, "DELETE FROM packed WHERE id >= ?1 AND id < ?2", ids, 2);
+}
+
 /* Recent buckets go an eighth of a pack at a time. */
-#define PRUNE_RECENT 8
+static int delete_recent(struct day *d)
+{
+	uint64_t n = ROWS_MAX / 8 + 1;
+
+	return run_with(
+		d, "DELETE FROM recent WHERE seq IN (SELECT seq FROM recent ORDER BY seq LIMIT ?1)",
+		&n, 1);
+}
 
 int day_prune(struct day *d)
 {
 	uint64_t last = 0, n = 0;
-	int r = day_begin(d), found, removed;
+	int r = day_begin(d), removed = 0;
 
 	if (r < 0)
 		return r;
-	found = r = oldest_pack(d, &last, &n);
+	r = oldest_pack(d, &last, &n);
 	if (r > 0) {
-		r = run_with(d, "DELETE FROM pack WHERE last = ?1 OR last = ?2", last, last);
-		if (r >= 0)
-			r = run_with(d, "DELETE FROM packed WHERE id >= ?1 AND id < ?2",
-				     PACKED_ID(last, 0), PACKED_ID(last, 16));
+		removed = (int)MIN(n, (uint64_t)SAMPLES_MAX_BUCKETS);
+		r = delete_pack(d, last);
 	} else if (r == 0) {
-		r = run_with(d,
-			     "DELETE FROM recent WHERE seq IN (SELECT seq FROM recent"
-			     " ORDER BY seq LIMIT ?1 + ?2)",
-			     PRUNE_RECENT, 0);
+		r = delete_recent(d);
+		removed = sqlite3_changes(d->db);
 	}
-	removed = found > 0 ? (int)MIN(n, (uint64_t)SAMPLES_MAX_BUCKETS) : sqlite3_changes(d->db);
 	if (r >= 0)
 		r = work_prune(d->db);
 	r = day_end(d, r);

@@ -9,7 +9,6 @@
 #include "store/sql.h"
 
 #define ROWS_MAX 60
-#define ROWS_MAX_TEXT "60"
 
 struct span {
 	size_t offset, len;

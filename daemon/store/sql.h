@@ -25,8 +25,3 @@ int sql_integer(sqlite3 *db, const char *text, int64_t otherwise, int64_t *ret) 
 void sql_bind_u64(sqlite3_stmt *s, int i, uint64_t v);
 /* The memory must stay until the statement is reset. */
 void sql_bind_blob(sqlite3_stmt *s, int i, const void *data, size_t len);
-
-static inline void sql_reset_p(sqlite3_stmt **s)
-{
-	sqlite3_reset(*s);
-}

@@ -242,11 +242,21 @@ static int reopen_last(struct store *s, uint64_t day_ns)
 	return 0;
 }
 
+/* A file that never got its first bucket would share its number with the one that does. */
+static void drop_empty_last(struct store *s)
+{
+	struct day_file *f = s->n_files > 0 ? &s->files[s->n_files - 1] : NULL;
+
+	if (f && f->first_seq == s->next_seq)
+		file_drop(s, f);
+}
+
 static int create_file(struct store *s, uint64_t day_ns)
 {
 	char name[DAY_NAME_MAX];
 	int r;
 
+	drop_empty_last(s);
 	r = day_create(s->directory, day_ns, s->next_seq, s->options.max_bytes, &s->current);
 	if (r < 0)
 		return r;

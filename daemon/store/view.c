@@ -43,7 +43,7 @@ static int prepare_all(struct view *v)
 		{ &v->recent_select,
 		  "SELECT seq, start, meta, on_cpu, off_cpu, syscalls, futex FROM recent"
 		  " WHERE seq > ?1 AND start >= ?2 AND start < ?3 ORDER BY seq "
-		  "LIMIT " ROWS_MAX_TEXT },
+		  "LIMIT ?4" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
@@ -235,6 +235,7 @@ int view_next(struct view *v, unsigned types, uint64_t after, uint64_t from, uin
 		return 0;
 	bind_range(v->pack_select, after, from, until);
 	bind_range(v->recent_select, after, from, until);
+	sql_bind_u64(v->recent_select, 4, ROWS_MAX);
 	/* One snapshot for both questions: buckets may be packed between them. */
 	r = sql_run(v->begin);
 	if (r < 0)
