@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/utsname.h>
 #include <sys/xattr.h>
 #include <xxhash.h>
 
@@ -44,7 +45,7 @@ struct binaries {
 	struct alias *aliases; /* [0] unused */
 	size_t n_aliases, cap_aliases;
 	struct object_list open, idle;
-	struct object *anon, *vdso;
+	struct object *anon, *vdso, *vdso32;
 	struct filesystems filesystems;
 };
 
@@ -635,6 +636,12 @@ static void set_aliases(struct binaries *b, struct file_identity f, uint64_t key
 	}
 }
 
+/* 32-bit processes have another vDSO, below 4 GiB, where no 64-bit process has one. */
+static bool is_32bit(const struct sighting *s)
+{
+	return sizeof(void *) == 8 && s->end <= 1ULL << 32;
+}
+
 struct object *binaries_see(struct binaries *b, const struct sighting *s)
 {
 	struct file_identity f = { .dev = s->dev, .ino = s->ino };
@@ -642,7 +649,7 @@ struct object *binaries_see(struct binaries *b, const struct sighting *s)
 	struct object *o;
 
 	if (s->path_len == 6 && memcmp(s->path, "[vdso]", 6) == 0)
-		return object_ref(b->vdso);
+		return object_ref(is_32bit(s) ? b->vdso32 : b->vdso);
 	if (is_memory(s))
 		return object_ref(b->anon);
 	if (s->build_id_len > 0) {
@@ -665,10 +672,23 @@ struct object *binaries_anonymous(struct binaries *b)
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
+/* The vDSO belongs to the kernel: after a boot into another one it is another binary. */
+static uint64_t kernel_generation(void)
+{
+	struct utsname u = {};
+
+	if (uname(&u) < 0)
+		return 0;
+	return XXH3_64bits(&u.release, sizeof(u.release)) ^
+	       XXH3_64bits(&u.version, sizeof(u.version));
+}
+
 int binaries_new(const struct binaries_options *opt, struct binaries **ret)
 {
 	/* Identities that no file has: device 0. */
-	static const struct file_identity anon = { .ino = 1 }, vdso = { .ino = 2 };
+	uint64_t kernel = kernel_generation();
+	struct file_identity anon = { .ino = 1 }, vdso = { .ino = 2, .generation = kernel },
+			     vdso32 = { .ino = 3, .generation = kernel };
 	_cleanup_(binaries_free_p) struct binaries *b = new0(struct binaries, 1);
 	int r;
 
@@ -687,7 +707,8 @@ int binaries_new(const struct binaries_options *opt, struct binaries **ret)
 		return r;
 	b->anon = object_new(b, BINARY_ANON, "[anon]", 6, &anon);
 	b->vdso = object_new(b, BINARY_VDSO, "[vdso]", 6, &vdso);
-	if (!b->anon || !b->vdso)
+	b->vdso32 = object_new(b, BINARY_VDSO, "[vdso32]", 8, &vdso32);
+	if (!b->anon || !b->vdso || !b->vdso32)
 		return -ENOMEM;
 	*ret = TAKE_PTR(b);
 	return 0;

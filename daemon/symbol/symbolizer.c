@@ -345,12 +345,13 @@ static int submit(struct symbolizer *s, int fd, uint64_t deadline)
 
 static bool is_wanted(const struct dict *d, uint32_t binary)
 {
-	uint32_t kind;
+	const struct binary *b = &d->binaries[binary];
 
 	if (!binary || binary >= d->n_binaries)
 		return false;
-	kind = d->binaries[binary].kind;
-	return kind == BINARY_ELF || kind == BINARY_VDSO;
+	/* "[vdso32]" is none that we could read. */
+	return b->kind == BINARY_ELF ||
+	       (b->kind == BINARY_VDSO && streq(dict_str(d, b->name), "[vdso]"));
 }
 
 static bool apply(struct naming *n, const struct item *i, const char *name, const char *system_name)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Addresses become frames, (tgid, tid, start) becomes a series, a futex word becomes a lock. */
 #include "base/utf8.h"
+#include "symbol/demangle.h"
 #include "window/internal.h"
 
 /* Assigns a dict id or returns its error from the caller. */
@@ -157,12 +158,16 @@ static int64_t kernel_frame(struct window *w, uint64_t address)
 {
 	struct frame f = { .kind = FRAME_KERNEL, .flags = FRAME_NAMED };
 	struct kernel_symbol sym = { .name = "[unknown]", .module = "" };
+	char name[SYMBOL_NAME_MAX];
 
 	if (w->kallsyms)
 		kallsyms_find(w->kallsyms, address, &sym);
+	symbol_readable_name(sym.name, name);
 	f.offset = sym.offset;
 	TRY(f.binary, kernel_binary(w, sym.module));
-	TRY(f.name, dict_string(w->bucket->dict, sym.name));
+	TRY(f.name, dict_string(w->bucket->dict, name));
+	if (!streq(name, sym.name))
+		TRY(f.system_name, dict_string(w->bucket->dict, sym.name));
 	return dict_frame(w->bucket->dict, &f);
 }
 
