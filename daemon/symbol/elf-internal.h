@@ -73,6 +73,8 @@ int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_
 		     uint64_t offset);
 /* 0, or -EBADMSG when a part was damaged, or -ENOMEM, -EFBIG. */
 int elf_read_symbols(struct elf_reader *r);
+/* Adds symbols for linkage tables, by .dynsym's names. Results as above. */
+int elf_read_plt(struct elf_reader *r);
 /* Reads a NUL-terminated name. -EBADMSG when it lies outside or has no end. */
 int elf_read_name(int fd, const struct range *strings, uint32_t name, char *buf, size_t size);
 int elf_add_symbol(struct elf_table *t, const struct symbol *s);

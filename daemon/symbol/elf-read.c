@@ -327,7 +327,9 @@ int elf_read_symbols(struct elf_reader *r)
 	int found = 0, q;
 
 	q = read_by_sections(r, &found);
-	if (q < 0 || found)
+	if (q < 0)
 		return q;
-	return read_by_dynamic(r);
+	if (!found)
+		return read_by_dynamic(r);
+	return r->t->want == ELF_WANT_CODE ? elf_read_plt(r) : 0;
 }

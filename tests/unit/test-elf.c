@@ -344,6 +344,80 @@ static void resolvers(void **state)
 	expect_symbol("ifunc.so", "ifunc.full", "fast", 1, "");
 }
 
+/* objdump knows the linkage tables: every entry that it names must have that name. */
+static int check_plt(const char *file)
+{
+	_cleanup_close_ int fd = open_file(file, O_RDONLY);
+	char command[512], line[512], name[256];
+	uint64_t address;
+	int n = 0;
+	FILE *f;
+
+	snprintf(command, sizeof(command), "objdump -d %s/%s", dir, file);
+	f = popen(command, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx <%255[^>]>:", &address, name) != 2 || strlen(name) < 4 ||
+		    !streq(name + strlen(name) - 4, "@plt"))
+			continue;
+		assert_string_equal(name_at(fd, ELF_WANT_CODE, to_offset(fd, address) + 3), name);
+		n++;
+	}
+	pclose(f);
+	return n;
+}
+
+static void linkage_tables(void **state)
+{
+	static const char *const flags[] = { "-Wl,-z,lazy",
+					     "-Wl,-z,now",
+					     "-Wl,-z,lazy -fcf-protection=none",
+					     "-no-pie -Wl,-z,lazy",
+					     "-fuse-ld=lld -Wl,-z,lazy",
+					     "-fuse-ld=gold -Wl,-z,lazy" };
+
+	write_file("callee.c",
+		   "int callee(int x) { return x + 1; }\nint other(int x) { return x + 2; }\n");
+	write_file("caller.c",
+		   "int callee(int), other(int);\nint (*taken)(int) = other;\n"
+		   "int main(int c, char **v) { return callee(c) + other(c) + taken(c); }\n");
+	must(run("gcc -O1 -shared -fPIC callee.c -o callee.so"));
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+		if (!run("gcc -O1 %s caller.c ./callee.so -o caller", flags[i])) {
+			print_message("left out: %s\n", flags[i]);
+			continue;
+		}
+		assert_true(check_plt("caller") >= 2);
+		must(run("strip caller"));
+		assert_true(check_plt("caller") >= 2);
+	}
+	if (!run("clang --target=aarch64-linux-gnu -O1 -ffreestanding -fPIC -shared -nostdlib "
+		 "-fuse-ld=lld "
+		 "callee.c -o callee-arm.so") ||
+	    !run("clang --target=aarch64-linux-gnu -O1 -ffreestanding -fPIC -shared -nostdlib "
+		 "-fuse-ld=lld "
+		 "-Wl,-z,lazy caller.c ./callee-arm.so -o caller-arm.so")) {
+		print_message("left out: arm64\n");
+		return;
+	}
+	/* objdump of another machine may be missing; lld's table is a head of 32 bytes and 16 an entry. */
+	{
+		_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
+		_cleanup_close_ int fd = open_file("caller-arm.so", O_RDONLY);
+		char name[ELF_NAME_MAX];
+		int callee = 0, other = 0;
+
+		assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), 0);
+		for (uint64_t at = 0; at < 65536; at += 4)
+			if (elf_table_find(t, fd, at, name)) {
+				callee += streq(name, "callee@plt");
+				other += streq(name, "other@plt");
+			}
+		assert_int_equal(callee, 4);
+		assert_int_equal(other, 4);
+	}
+}
+
 static void static_objects(void **state)
 {
 	_cleanup_close_ int fd = -1;
@@ -611,6 +685,7 @@ int main(void)
 		cmocka_unit_test(folded_bodies),
 		cmocka_unit_test(cold_parts),
 		cmocka_unit_test(resolvers),
+		cmocka_unit_test(linkage_tables),
 		cmocka_unit_test(static_objects),
 		cmocka_unit_test(compressed_debug_info),
 		cmocka_unit_test(entry_size_zero),
