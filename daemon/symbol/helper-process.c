@@ -2,11 +2,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "symbol/helper-process.h"
 #include "symbol/helper.h"
 
@@ -176,4 +178,35 @@ void helper_process_answered(struct helper_process *h)
 {
 	h->failures = 0;
 	h->restart_mono_ns = 0;
+}
+
+static uint64_t cpu_time_of(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) < 0)
+		return 0;
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+void helper_process_mark(struct helper_process *h)
+{
+	h->marked_cpu_ns = cpu_time_of(h->pid);
+}
+
+bool helper_process_starves(const struct helper_process *h, uint64_t cpu_ns)
+{
+	_cleanup_(strbuf_done) struct strbuf b = {};
+	const char *state;
+	char path[32];
+
+	if (!h->pid || cpu_time_of(h->pid) - h->marked_cpu_ns >= cpu_ns)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", h->pid);
+	if (read_file_at(AT_FDCWD, path, 4096, &b) < 0)
+		return false;
+	/* "pid (comm) R ..." */
+	state = strrchr(b.data, ')');
+	return state && str_skip_prefix(state, ") R");
 }

@@ -20,6 +20,7 @@ struct helper_process {
 	unsigned failures; /* since the last answer */
 	uint64_t restart_mono_ns;
 	uint64_t memory; /* RLIMIT_AS */
+	uint64_t marked_cpu_ns;
 };
 
 void helper_process_init(struct helper_process *h, uint64_t memory);
@@ -34,3 +35,7 @@ int helper_process_ensure(struct helper_process *h, uint64_t deadline_mono_ns);
 void helper_process_failed(struct helper_process *h);
 /* It answered: pauses begin anew. */
 void helper_process_answered(struct helper_process *h);
+/* Remembers its CPU time. */
+void helper_process_mark(struct helper_process *h);
+/* Whether it has used less CPU time than that since the mark, and wants more: it is neither stopped nor asleep. */
+bool helper_process_starves(const struct helper_process *h, uint64_t cpu_ns);

@@ -27,6 +27,8 @@
 #define STRIKES_OUT 2 /* failures that poison a binary */
 #define STRIKES_MAX \
 	1024 /* binaries that failed and are remembered; the oldest is forgotten first */
+#define POISON_NS (3600 * NSEC_PER_SEC) /* then a binary is given another try */
+#define EXTENSIONS_MAX 7 /* of a request's time, for a helper that gets no CPU */
 #define BUILD_ID_MAX 129
 
 enum kind {
@@ -41,6 +43,7 @@ struct identity {
 struct strike {
 	struct identity binary;
 	unsigned n;
+	uint64_t mono_ns; /* of the latest */
 };
 
 /* The request under way. */
@@ -48,6 +51,7 @@ struct pending {
 	bool active;
 	uint64_t id;
 	uint64_t sent_mono_ns;
+	unsigned extensions; /* of its time */
 	struct identity binary;
 	enum kind kind;
 	char build_id[BUILD_ID_MAX]; /* that the file must not contradict; "" when not known */
@@ -179,9 +183,15 @@ static struct strike *find_strike(struct symbolizer *s, const struct identity *b
 
 static bool is_poisoned(struct symbolizer *s, const struct identity *binary)
 {
-	const struct strike *k = find_strike(s, binary);
+	struct strike *k = find_strike(s, binary);
 
-	return k && k->n >= STRIKES_OUT;
+	if (!k || k->n < STRIKES_OUT)
+		return false;
+	if (mono_now_ns() - k->mono_ns < POISON_NS)
+		return true;
+	k->n = 0;
+	s->counters.poisoned--;
+	return false;
 }
 
 static void strike(struct symbolizer *s, const struct identity *binary)
@@ -199,6 +209,7 @@ static void strike(struct symbolizer *s, const struct identity *binary)
 		}
 		*k = (struct strike){ .binary = *binary };
 	}
+	k->mono_ns = mono_now_ns();
 	if (++k->n == STRIKES_OUT)
 		s->counters.poisoned++;
 }
@@ -274,26 +285,48 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__SymbolizeRespon
 }
 
 /*
+ * Receives the answer. When its time is over but the helper only waited for a CPU, it gets more: on a host that
+ * is short of CPU no file is to blame. -ETIMEDOUT: the caller's deadline came first; -EIO: the helper hangs.
+ */
+static int receive(struct symbolizer *s, uint64_t deadline, ProtobufCMessage **ret)
+{
+	struct pending *p = &s->pending;
+	_cleanup_close_ int fd = -1;
+
+	for (;;) {
+		uint64_t hung = p->sent_mono_ns + s->options.reply_timeout_ns * (1 + p->extensions);
+		int r = channel_receive(&s->helper.channel,
+					&sysprofd__v1__symbolize_response__descriptor,
+					MIN(deadline, hung), ret, &fd);
+
+		if (r != -ETIMEDOUT || mono_now_ns() < hung)
+			return r;
+		if (p->extensions == EXTENSIONS_MAX ||
+		    !helper_process_starves(&s->helper, s->options.reply_timeout_ns / 4)) {
+			s->counters.timeouts++;
+			return -EIO;
+		}
+		p->extensions++;
+	}
+}
+
+/*
  * Waits for the answer under way and takes it into the cache. -ETIMEDOUT: the deadline came first, the
  * request stays under way. Other errors: there will be no answer.
  */
 static int settle(struct symbolizer *s, uint64_t deadline)
 {
-	uint64_t hung = s->pending.sent_mono_ns + s->options.reply_timeout_ns;
-	_cleanup_close_ int fd = -1;
 	ProtobufCMessage *m = NULL;
 	int r;
 
 	if (!s->pending.active)
 		return 0;
-	r = channel_receive(&s->helper.channel, &sysprofd__v1__symbolize_response__descriptor,
-			    MIN(deadline, hung), &m, &fd);
-	if (r == -ETIMEDOUT) {
-		if (mono_now_ns() < hung)
-			return r;
-		s->counters.timeouts++;
+	r = receive(s, deadline, &m);
+	if (r == -ETIMEDOUT)
+		return r;
+	if (r == -EIO) {
 		helper_failed(s);
-		return -EIO;
+		return r;
 	}
 	if (r >= 0 && ((Sysprofd__V1__SymbolizeResponse *)m)->id != s->pending.id)
 		r = -EBADMSG;
@@ -325,6 +358,8 @@ static int submit(struct symbolizer *s, int fd, uint64_t deadline)
 			return r;
 		s->counters.helper_pid = s->helper.pid;
 		p->sent_mono_ns = mono_now_ns();
+		p->extensions = 0;
+		helper_process_mark(&s->helper);
 		m.id = p->id = ++s->last_id;
 		m.kind = (Sysprofd__V1__SymbolKind)p->kind;
 		m.n_offsets = p->n;
