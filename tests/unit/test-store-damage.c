@@ -412,6 +412,31 @@ static void test_sequence_survives_loss(void **st)
 	}
 }
 
+/* A file that was made for a bucket that failed does not get in the way of another day's. */
+static void test_empty_file(void **st)
+{
+	struct bucket *b = small_bucket(1, DAY_ONE);
+	struct store *s = open_store(*st);
+	struct reading r;
+
+	add_row(&b->columns[PROFILE_ON_CPU], 77, 0, 0, 0, 1, 1, 1);
+	assert_int_equal(store_append(s, b), -EINVAL);
+	assert_int_equal(count_files(*st, ".db", NULL), 1);
+	assert_int_equal(append_small(s, 1, DAY_ONE + DAY), 1);
+	assert_int_equal(count_files(*st, ".db", NULL), 1);
+	b->meta.start_wall_ns = DAY_ONE + 2 * DAY;
+	assert_int_equal(store_append(s, b), -EINVAL);
+	store_close(s);
+	s = open_store(*st);
+	assert_int_equal(append_small(s, 2, DAY_ONE + 3 * DAY), 2);
+	assert_int_equal(count_files(*st, ".db", NULL), 2);
+	r = read_all(*st, PROFILE_ON_CPU);
+	assert_int_equal(r.buckets, 2);
+	reading_done(&r);
+	bucket_free(b);
+	store_close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -421,6 +446,7 @@ int main(void)
 		store_test(test_truncated),	     store_test(test_garbage),
 		store_test(test_other_databases),    store_test(test_strange_directory),
 		store_test(test_identity_lost),	     store_test(test_sequence_survives_loss),
+		store_test(test_empty_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

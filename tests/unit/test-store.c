@@ -730,31 +730,6 @@ static void test_directory_is_ours(void **st)
 	assert_int_equal(store_open(&o, &s), -ENOENT);
 }
 
-/* A file that was made for a bucket that failed does not get in the way of another day's. */
-static void test_empty_file(void **st)
-{
-	struct bucket *b = small_bucket(1, DAY_ONE);
-	struct store *s = open_store(*st);
-	struct reading r;
-
-	add_row(&b->columns[PROFILE_ON_CPU], 77, 0, 0, 0, 1, 1, 1);
-	assert_int_equal(store_append(s, b), -EINVAL);
-	assert_int_equal(count_files(*st, ".db", NULL), 1);
-	assert_int_equal(append_small(s, 1, DAY_ONE + DAY), 1);
-	assert_int_equal(count_files(*st, ".db", NULL), 1);
-	b->meta.start_wall_ns = DAY_ONE + 2 * DAY;
-	assert_int_equal(store_append(s, b), -EINVAL);
-	store_close(s);
-	s = open_store(*st);
-	assert_int_equal(append_small(s, 2, DAY_ONE + 3 * DAY), 2);
-	assert_int_equal(count_files(*st, ".db", NULL), 2);
-	r = read_all(*st, PROFILE_ON_CPU);
-	assert_int_equal(r.buckets, 2);
-	reading_done(&r);
-	bucket_free(b);
-	store_close(s);
-}
-
 static void test_bad_bucket(void **st)
 {
 	struct store *s = open_store(*st);
@@ -799,7 +774,6 @@ int main(void)
 		store_test(test_reader_survives_unlink),
 		store_test(test_one_writer),
 		store_test(test_directory_is_ours),
-		store_test(test_empty_file),
 		store_test(test_bad_bucket),
 	};
 
