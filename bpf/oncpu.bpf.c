@@ -145,14 +145,16 @@ int oncpu_tick(struct perf_context *ctx)
 	a->seen += t.skipped;
 	a->lost[LOSS_TICK_SKIPPED] += t.skipped;
 	a->lost_ns += t.lost_ns;
-	if (only_listed && !bpf_map_lookup_elem(&only_tgids, &key.tgid))
-		return 0;
-	a->seen++;
+	/* Of a burst of some processes too: user space compares it with the kernel's own account. */
 	if (!key.tid && ip_is_idle(regs.ip)) {
+		a->seen++;
 		a->idle++;
 		a->idle_ns += t.weight_ns;
 		return 0;
 	}
+	if (only_listed && !bpf_map_lookup_elem(&only_tgids, &key.tgid))
+		return 0;
+	a->seen++;
 	if (key.tgid)
 		key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.stack = tick_stack(ctx, &regs, task, w, &key, a);

@@ -63,18 +63,30 @@ static void put_amount(const Sysprofd__V1__Coverage *c, struct strbuf *out)
 	strbuf_printf(out, ", %s lost", human_count(c->lost, n));
 }
 
+uint64_t losses_text(Sysprofd__V1__Loss *const *losses, size_t n, bool folded, struct strbuf *out)
+{
+	uint64_t sum = 0;
+	char buf[HUMAN_MAX];
+
+	for (size_t i = 0; i < n; i++) {
+		if (losses[i]->folded != folded || losses[i]->count == 0)
+			continue;
+		strbuf_printf(out, "%s%s %s", sum ? ", " : "", losses[i]->reason,
+			      human_count(losses[i]->count, buf));
+		sum += losses[i]->count;
+	}
+	return sum;
+}
+
 static void put_losses(const struct text *t, const Sysprofd__V1__Coverage *c, struct strbuf *out)
 {
-	_cleanup_(strbuf_done) struct strbuf line = {};
-	char n[HUMAN_MAX];
+	for (int folded = 0; folded < 2; folded++) {
+		_cleanup_(strbuf_done) struct strbuf line = {};
 
-	for (size_t i = 0; i < c->n_losses; i++)
-		if (c->losses[i]->count)
-			strbuf_printf(&line, "%s%s %s",
-				      line.len ? ", " : "lost or without a stack: ",
-				      c->losses[i]->reason, human_count(c->losses[i]->count, n));
-	if (line.len)
-		text_wrap(t, line.data, 2, out);
+		strbuf_puts(&line, folded ? "counted without stack or series: " : "lost: ");
+		if (losses_text(c->losses, c->n_losses, folded, &line))
+			text_wrap(t, line.data ?: "", 2, out);
+	}
 }
 
 static void put_gaps(const struct text *t, const Sysprofd__V1__Coverage *c, struct strbuf *out)

@@ -12,6 +12,20 @@ static const Sysprofd__V1__Host no_host = SYSPROFD__V1__HOST__INIT;
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
+static void losses_json(struct json *j, const char *key, Sysprofd__V1__Loss *const *losses,
+			size_t n, bool folded)
+{
+	json_key(j, key);
+	json_object(j);
+	for (size_t i = 0; i < n; i++) {
+		if (losses[i]->folded != folded)
+			continue;
+		json_key(j, losses[i]->reason);
+		json_unsigned(j, losses[i]->count);
+	}
+	json_object_end(j);
+}
+
 static void collector_json(struct json *j, const Sysprofd__V1__CollectorStatus *c)
 {
 	json_key(j, c->name);
@@ -22,15 +36,14 @@ static void collector_json(struct json *j, const Sysprofd__V1__CollectorStatus *
 	json_double(j, c->rate_hz);
 	json_key(j, "event");
 	json_string(j, c->event);
+	json_key(j, "seen");
+	json_unsigned(j, c->seen);
 	json_key(j, "samples");
 	json_unsigned(j, c->samples);
-	json_key(j, "lost");
-	json_object(j);
-	for (size_t i = 0; i < c->n_lost; i++) {
-		json_key(j, c->lost[i]->reason);
-		json_unsigned(j, c->lost[i]->count);
-	}
-	json_object_end(j);
+	json_key(j, "idle");
+	json_unsigned(j, c->idle);
+	losses_json(j, "lost", c->lost, c->n_lost, false);
+	losses_json(j, "folded", c->lost, c->n_lost, true);
 	json_object_end(j);
 }
 
@@ -47,6 +60,14 @@ static void store_json(struct json *j, const Sysprofd__V1__StoreStatus *s)
 		json_time(j, s->oldest_ns);
 	else
 		json_null(j);
+	json_key(j, "limit_bytes");
+	json_unsigned(j, s->limit_bytes);
+	json_key(j, "damaged");
+	json_unsigned(j, s->damaged);
+	json_key(j, "dropped");
+	json_unsigned(j, s->dropped);
+	json_key(j, "state");
+	json_string(j, s->state);
 	json_object_end(j);
 }
 
@@ -76,6 +97,7 @@ static void answer_json(const Sysprofd__V1__StatusResponse *m, struct strbuf *ou
 	json_object_end(&j);
 	json_key(&j, "cpu_seconds");
 	json_double(&j, m->cpu_seconds);
+	losses_json(&j, "counters", m->counters, m->n_counters, false);
 	json_object_end(&j);
 	strbuf_putc(out, '\n');
 }
@@ -100,12 +122,13 @@ static void head_text(const Sysprofd__V1__StatusResponse *m, const struct text *
 	text_wrap(t, line.data ?: "", 2, out);
 }
 
-static uint64_t sum_of(Sysprofd__V1__Loss *const *losses, size_t n)
+static uint64_t sum_of(Sysprofd__V1__Loss *const *losses, size_t n, bool folded)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < n; i++)
-		sum += losses[i]->count;
+		if (losses[i]->folded == folded)
+			sum += losses[i]->count;
 	return sum;
 }
 
@@ -116,7 +139,9 @@ static void collector_row(struct table *t, const Sysprofd__V1__CollectorStatus *
 	table_cell(t, c->name);
 	table_cell(t, human_count(c->seen, buf));
 	table_cell(t, human_count(c->samples, buf));
-	table_cell(t, human_count(sum_of(c->lost, c->n_lost), buf));
+	table_cell(t, human_count(c->idle, buf));
+	table_cell(t, human_count(sum_of(c->lost, c->n_lost, false), buf));
+	table_cell(t, human_count(sum_of(c->lost, c->n_lost, true), buf));
 	if (c->rate_hz > 0)
 		table_cellf(t, "%g Hz", c->rate_hz);
 	else if (c->threshold_ns)
@@ -133,8 +158,10 @@ static int collectors_text(const Sysprofd__V1__StatusResponse *m, const struct t
 	struct table_column columns[] = {
 		{ .head = "COLLECTOR" },
 		{ .head = "SEEN", .right = true, .keep = 1 },
-		{ .head = "STORED", .right = true, .keep = 4 },
-		{ .head = "LOST", .right = true, .keep = 5 },
+		{ .head = "STORED", .right = true, .keep = 6 },
+		{ .head = "IDLE", .right = true, .keep = 4 },
+		{ .head = "LOST", .right = true, .keep = 7 },
+		{ .head = "FOLDED", .right = true, .keep = 5 },
 		{ .head = "RATE", .right = true, .keep = 3 },
 		{ .head = "EVENT", .keep = 2, .max = 24 },
 		{ .head = "STATE", .flexible = true },
@@ -147,23 +174,40 @@ static int collectors_text(const Sysprofd__V1__StatusResponse *m, const struct t
 	return table_print(&t, text, out);
 }
 
-/* "on-cpu lost: tick-skipped 12, ..." for those that lost something. */
-static void losses_text(const char *what, Sysprofd__V1__Loss *const *losses, size_t n,
-			const struct text *t, struct strbuf *out)
+/* "on-cpu lost: tick-skipped 12, ..." where there is something to tell. */
+static void put_losses(const char *source, const char *what, Sysprofd__V1__Loss *const *losses,
+		       size_t n, bool folded, const struct text *t, struct strbuf *out)
 {
 	_cleanup_(strbuf_done) struct strbuf line = {};
-	char buf[HUMAN_MAX];
 
-	for (size_t i = 0; i < n; i++)
-		if (losses[i]->count)
-			strbuf_printf(&line, "%s%s %s", line.len ? ", " : "", losses[i]->reason,
-				      human_count(losses[i]->count, buf));
-	if (line.len) {
-		_cleanup_(strbuf_done) struct strbuf whole = {};
+	strbuf_printf(&line, "%s%s: ", source, what);
+	if (losses_text(losses, n, folded, &line))
+		text_wrap(t, line.data ?: "", 2, out);
+}
 
-		strbuf_printf(&whole, "%s: %s", what, line.data);
-		text_wrap(t, whole.data ?: "", 2, out);
+/* How the walks of user stacks ended, and what was dropped or refused elsewhere. */
+static void counters_text(const Sysprofd__V1__StatusResponse *m, const struct text *t,
+			  struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf walks = {}, other = {};
+	char n[HUMAN_MAX];
+
+	for (size_t i = 0; i < m->n_counters; i++) {
+		const char *walk = str_skip_prefix(m->counters[i]->reason, "walk-");
+		struct strbuf *b = walk ? &walks : &other;
+
+		if (m->counters[i]->count == 0)
+			continue;
+		strbuf_puts(b, b->len ? ", "
+			       : walk ? "user stacks ended: "
+				      : "also dropped or refused: ");
+		strbuf_printf(b, "%s %s", walk ?: m->counters[i]->reason,
+			      human_count(m->counters[i]->count, n));
 	}
+	if (walks.len)
+		text_wrap(t, walks.data ?: "", 2, out);
+	if (other.len)
+		text_wrap(t, other.data ?: "", 2, out);
 }
 
 static void store_text(const Sysprofd__V1__StoreStatus *s, const struct text *t, struct strbuf *out)
@@ -211,15 +255,15 @@ static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < m->n_collectors; i++) {
-		_cleanup_(strbuf_done) struct strbuf what = {};
+		const Sysprofd__V1__CollectorStatus *c = m->collectors[i];
 
-		strbuf_printf(&what, "%s lost", m->collectors[i]->name);
-		losses_text(what.data ?: "", m->collectors[i]->lost, m->collectors[i]->n_lost, &t,
-			    out);
+		put_losses(c->name, " lost", c->lost, c->n_lost, false, &t, out);
+		put_losses(c->name, " counted without stack or series", c->lost, c->n_lost, true,
+			   &t, out);
 	}
 	store_text(m->store ?: &no_store, &t, out);
 	cost_text(m, &t, out);
-	losses_text("also dropped or refused", m->counters, m->n_counters, &t, out);
+	counters_text(m, &t, out);
 	return 0;
 }
 

@@ -77,6 +77,7 @@ static int pack_losses(const struct accounting *a, Sysprofd__V1__Coverage *m)
 		if (a->lost[i] == 0)
 			continue;
 		m->losses[m->n_losses]->reason = (char *)loss_reason_name(i);
+		m->losses[m->n_losses]->folded = loss_keeps_weight(i);
 		m->losses[m->n_losses++]->count = a->lost[i];
 	}
 	return 0;

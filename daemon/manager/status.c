@@ -40,7 +40,8 @@ static double read_cpu_seconds(int pid)
 	return (double)(utime + stime) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static int add_loss(Sysprofd__V1__Loss ***list, size_t *n, const char *reason, uint64_t count)
+static int add_loss(Sysprofd__V1__Loss ***list, size_t *n, const char *reason, uint64_t count,
+		    bool folded)
 {
 	Sysprofd__V1__Loss **grown, *l;
 
@@ -56,6 +57,7 @@ static int add_loss(Sysprofd__V1__Loss ***list, size_t *n, const char *reason, u
 	sysprofd__v1__loss__init(l);
 	l->reason = strdup(reason);
 	l->count = count;
+	l->folded = folded;
 	grown[(*n)++] = l;
 	return l->reason ? 0 : -ENOMEM;
 }
@@ -78,10 +80,12 @@ static int add_collector(const struct recorder_state *st, enum source i, uint64_
 	c->rate_hz = st->source[i].rate_hz;
 	c->samples = st->total[i].stored - MIN(dropped, st->total[i].stored);
 	c->seen = st->total[i].seen;
+	c->idle = st->total[i].idle;
 	c->threshold_ns = st->source[i].threshold_ns;
 	for (unsigned k = 0; k < LOSS_REASONS; k++) {
 		uint64_t n = st->total[i].lost[k] + (k == LOSS_QUEUE_FULL ? dropped : 0);
-		int r = add_loss(&c->lost, &c->n_lost, loss_reason_name(k), n);
+		int r = add_loss(&c->lost, &c->n_lost, loss_reason_name(k), n,
+				 loss_keeps_weight(k));
 
 		if (r < 0)
 			return r;
@@ -152,7 +156,7 @@ static int add_counters(struct manager *m, const struct recorder_state *st,
 
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
 		int r = add_loss(&ret->counters, &ret->n_counters, counters[i].name,
-				 counters[i].value);
+				 counters[i].value, false);
 
 		if (r < 0)
 			return r;

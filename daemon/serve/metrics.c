@@ -63,6 +63,25 @@ static void counter(struct strbuf *b, const char *name, const char *help, uint64
 	strbuf_printf(b, "%s %" PRIu64 "\n", name, value);
 }
 
+static void put_losses(struct strbuf *b, const Sysprofd__V1__StatusResponse *m, bool folded,
+		       const char *name, const char *help)
+{
+	head(b, name, "counter", help);
+	for (size_t i = 0; i < m->n_collectors; i++) {
+		const Sysprofd__V1__CollectorStatus *c = m->collectors[i];
+
+		for (size_t l = 0; l < c->n_lost; l++) {
+			if (c->lost[l]->folded != folded)
+				continue;
+			strbuf_printf(b, "%s{type=", name);
+			put_label(b, c->name);
+			strbuf_puts(b, ",reason=");
+			put_label(b, c->lost[l]->reason);
+			strbuf_printf(b, "} %" PRIu64 "\n", c->lost[l]->count);
+		}
+	}
+}
+
 static void put_collectors(struct strbuf *b, const Sysprofd__V1__StatusResponse *m)
 {
 	head(b, "sysprofd_samples_total", "counter", "Samples, waits and calls recorded.");
@@ -71,19 +90,10 @@ static void put_collectors(struct strbuf *b, const Sysprofd__V1__StatusResponse 
 		put_label(b, m->collectors[i]->name);
 		strbuf_printf(b, "} %" PRIu64 "\n", m->collectors[i]->samples);
 	}
-	head(b, "sysprofd_samples_lost_total", "counter",
-	     "Samples, waits and calls that were seen but not recorded in full.");
-	for (size_t i = 0; i < m->n_collectors; i++) {
-		const Sysprofd__V1__CollectorStatus *c = m->collectors[i];
-
-		for (size_t l = 0; l < c->n_lost; l++) {
-			strbuf_puts(b, "sysprofd_samples_lost_total{type=");
-			put_label(b, c->name);
-			strbuf_puts(b, ",reason=");
-			put_label(b, c->lost[l]->reason);
-			strbuf_printf(b, "} %" PRIu64 "\n", c->lost[l]->count);
-		}
-	}
+	put_losses(b, m, false, "sysprofd_samples_lost_total",
+		   "Samples, waits and calls that were seen but not recorded.");
+	put_losses(b, m, true, "sysprofd_samples_folded_total",
+		   "Samples, waits and calls recorded without their stack or series.");
 	head(b, "sysprofd_collector_running", "gauge", "Whether the collector runs.");
 	for (size_t i = 0; i < m->n_collectors; i++) {
 		strbuf_puts(b, "sysprofd_collector_running{type=");

@@ -55,7 +55,7 @@ class Daemon:
                     f.write(f"{key}={value}\n")
         return path
 
-    def start(self, timeout=20):
+    def start(self, timeout=20, listening=True):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.socket)
         log = open(self.log_path, "a")
@@ -64,12 +64,14 @@ class Daemon:
              "--socket", self.socket], stderr=log, stdin=subprocess.DEVNULL, env=self.env)
         log.close()
         end = time.monotonic() + timeout
-        while time.monotonic() < end:
+        while listening and time.monotonic() < end:
             if os.path.exists(self.socket):
                 return self
             if self.process.poll() is not None:
                 raise AssertionError("sysprofd ended: " + self.log())
             time.sleep(0.02)
+        if not listening:
+            return self
         raise AssertionError("sysprofd does not listen: " + self.log())
 
     def stop(self, sig=signal.SIGTERM, timeout=20):
@@ -150,6 +152,16 @@ def cpu_ns(pid):
     """CPU time that the main thread of a process has had so far, as the scheduler counts it."""
     with open(f"/proc/{pid}/schedstat") as f:
         return int(f.read().split()[0])
+
+
+def wait_for(ask, enough, timeout=30):
+    """Asks until the answer is enough; the last answer in any case, for the assertion to show."""
+    end = time.monotonic() + timeout
+    while True:
+        answer = ask()
+        if enough(answer) or time.monotonic() > end:
+            return answer
+        time.sleep(0.1)
 
 
 def rows_by_name(answer):

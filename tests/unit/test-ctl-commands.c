@@ -321,7 +321,9 @@ static void test_status(void **state)
 	Sysprofd__V1__StatusResponse m = SYSPROFD__V1__STATUS_RESPONSE__INIT;
 	Sysprofd__V1__CollectorStatus on = SYSPROFD__V1__COLLECTOR_STATUS__INIT, off = on;
 	Sysprofd__V1__CollectorStatus *collectors[] = { &on, &off };
-	Sysprofd__V1__Loss loss = SYSPROFD__V1__LOSS__INIT, *losses[] = { &loss };
+	Sysprofd__V1__Loss loss = SYSPROFD__V1__LOSS__INIT, shed = loss, walk = loss,
+			   poisoned = loss;
+	Sysprofd__V1__Loss *losses[] = { &loss, &shed }, *counters[] = { &walk, &poisoned };
 	Sysprofd__V1__StoreStatus store = SYSPROFD__V1__STORE_STATUS__INIT;
 
 	loss.reason = (char *)"tick-skipped";
@@ -331,14 +333,26 @@ static void test_status(void **state)
 	on.event = (char *)"cpu-clock";
 	on.rate_hz = 19;
 	on.samples = 100;
-	on.seen = 105;
+	on.seen = 205;
+	on.idle = 100;
 	on.lost = losses;
-	on.n_lost = 1;
+	on.n_lost = 2;
+	shed.reason = (char *)"stack-shed";
+	shed.count = 7;
+	shed.folded = true;
+	walk.reason = (char *)"walk-complete";
+	walk.count = 90;
+	poisoned.reason = (char *)"symbol-binaries-poisoned";
+	poisoned.count = 1;
+	m.counters = counters;
+	m.n_counters = 2;
 	off.name = (char *)"off-cpu";
 	off.state = (char *)"failed: this kernel has no BTF, and that is a long story which does "
 			    "not fit a line";
 	store.bytes = 1 << 20;
 	store.buckets = 12;
+	store.state = (char *)"ok";
+	store.damaged = 2;
 	m.version = (char *)"0.1.0";
 	m.uptime_seconds = 12.5;
 	m.collectors = collectors;
@@ -353,13 +367,21 @@ static void test_status(void **state)
 	assert_python(
 		&json,
 		"d=={\"version\":\"0.1.0\",\"uptime_seconds\":12.5,\"collectors\":{\"on-cpu\":{"
-		"\"state\":\"running\",\"rate_hz\":19,\"event\":\"cpu-clock\",\"samples\":100,"
-		"\"lost\":{\"tick-skipped\":5}},\"off-cpu\":{\"state\":d[\"collectors\"]"
-		"[\"off-cpu\"][\"state\"],\"rate_hz\":0,\"event\":\"\",\"samples\":0,\"lost\":{}}},"
-		"\"windows\":6,\"store\":{\"bytes\":1048576,\"buckets\":12,\"oldest\":None},"
-		"\"memory\":{\"rss_bytes\":31457280,\"bpf_bytes\":9437184},\"cpu_seconds\":0.25}");
+		"\"state\":\"running\",\"rate_hz\":19,\"event\":\"cpu-clock\",\"seen\":205,"
+		"\"samples\":100,\"idle\":100,\"lost\":{\"tick-skipped\":5},"
+		"\"folded\":{\"stack-shed\":7}},\"off-cpu\":{\"state\":d[\"collectors\"]"
+		"[\"off-cpu\"][\"state\"],\"rate_hz\":0,\"event\":\"\",\"seen\":0,\"samples\":0,"
+		"\"idle\":0,\"lost\":{},\"folded\":{}}},"
+		"\"windows\":6,\"store\":{\"bytes\":1048576,\"buckets\":12,\"oldest\":None,"
+		"\"limit_bytes\":0,\"damaged\":2,\"dropped\":0,\"state\":\"ok\"},"
+		"\"memory\":{\"rss_bytes\":31457280,\"bpf_bytes\":9437184},\"cpu_seconds\":0.25,"
+		"\"counters\":{\"walk-complete\":90,\"symbol-binaries-poisoned\":1}}");
 	assert_int_equal(run("status", 0, &text), 0);
 	assert_non_null(strstr(text.data, "on-cpu lost: tick-skipped 5\n"));
+	assert_non_null(
+		strstr(text.data, "on-cpu counted without stack or series: stack-shed 7\n"));
+	assert_non_null(strstr(text.data, "user stacks ended: complete 90\n"));
+	assert_non_null(strstr(text.data, "also dropped or refused: symbol-binaries-poisoned 1\n"));
 	assert_non_null(strstr(text.data, "(2.00 % of one CPU)"));
 	assert_int_equal(run("status", 40, &narrow), 0);
 	assert_lines_fit(&narrow, 40);
