@@ -9,6 +9,7 @@
 
 #include "../bpf/sysprofd.h"
 #include "base/util.h"
+#include "collect/places.h"
 
 struct collect_options {
 	bool enabled[SOURCE_N];
@@ -22,6 +23,7 @@ struct collect_options {
 	uint32_t count_entries; /* per count map and set; 0: by CPUs, rate and slice */
 	uint32_t ring_bytes; /* 0: 1 MiB per 4 CPUs, at least 1 MiB, a power of two */
 	uint64_t slice_ns; /* the longest window: sizes maps */
+	const struct kernel_places *places; /* outlives the collector; NULL: not known */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
 	unsigned
 		skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */

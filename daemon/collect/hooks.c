@@ -6,59 +6,61 @@
  * kernels that distributions patch. sched_switch and sys_exit serve several sources: each asks for what it
  * needs, and whoever comes first attaches.
  */
-#include <bpf/btf.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "collect/internal.h"
+#include "collect/types.h"
 
 /* ---- what the kernel has -------------------------------------------------------------------------- */
 
-static bool struct_has(const struct btf *btf, const char *name, const char *member)
+static bool struct_has(const struct kernel_types *types, const char *name, const char *member)
 {
-	int id = btf__find_by_name_kind(btf, name, BTF_KIND_STRUCT);
-	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, id) : NULL;
+	uint32_t id;
+	const struct btf_type *t = types_find(types, name, BTF_KIND_STRUCT, &id);
 
 	for (int i = 0; t && i < btf_vlen(t); i++)
-		if (streq(btf__name_by_offset(btf, btf_members(t)[i].name_off), member))
+		if (streq(types_string(types, btf_members(t)[i].name_off), member))
 			return true;
 	return false;
 }
 
-static int tracepoint_type(const struct btf *btf, const char *name)
+static const struct btf_type *tracepoint_type(const struct kernel_types *types, const char *name,
+					      uint32_t *ret_id)
 {
 	char text[64];
 
 	snprintf(text, sizeof(text), "btf_trace_%s", name);
-	return btf__find_by_name_kind(btf, text, BTF_KIND_TYPEDEF);
+	return types_find(types, text, BTF_KIND_TYPEDEF, ret_id);
 }
 
 /* Arguments of a tracepoint, or 0 when there is no such tracepoint. */
-static int tracepoint_args(const struct btf *btf, const char *name)
+static int tracepoint_args(const struct kernel_types *types, const char *name)
 {
-	int id = tracepoint_type(btf, name);
-	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, id) : NULL;
+	uint32_t id;
+	const struct btf_type *t = tracepoint_type(types, name, &id);
 
 	/* typedef, pointer, prototype; its first parameter is the kernel's own. */
 	for (int i = 0; t && i < 2; i++)
-		t = btf__type_by_id(btf, t->type);
+		t = types_get(types, t->type);
 	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : 0;
 }
 
 /* Whether the kernel takes a program that sleeps on a tracepoint. */
-static bool may_sleep_on(const struct btf *btf, const char *tracepoint)
+static bool may_sleep_on(const struct kernel_types *types, const char *tracepoint)
 {
+	uint32_t id = 0;
+	const struct btf_type *type = tracepoint_type(types, tracepoint, &id);
 	const struct bpf_insn nothing[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_TRACE_RAW_TP,
-		    .attach_btf_id = tracepoint_type(btf, tracepoint),
-		    .prog_flags = BPF_F_SLEEPABLE);
+		    .attach_btf_id = id, .prog_flags = BPF_F_SLEEPABLE);
 	_cleanup_close_ int fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "sysprofd_trial", "GPL",
 					       nothing, ARRAY_SIZE(nothing), &opts);
 
-	return fd >= 0;
+	return type && fd >= 0;
 }
 
 /*
@@ -66,65 +68,38 @@ static bool may_sleep_on(const struct btf *btf, const char *tracepoint)
  * not (7.2): then a program that was preempted on a CPU makes the calls of other threads there go uncounted.
  * Kernels before 5.18 take the flag on any tracepoint, even where nothing may ever sleep: they do not mean it.
  */
-static bool sys_exit_is_preemptible(const struct btf *btf)
+static bool sys_exit_is_preemptible(const struct kernel_types *types)
 {
-	return may_sleep_on(btf, "sys_exit") && !may_sleep_on(btf, "sched_switch");
+	return may_sleep_on(types, "sys_exit") && !may_sleep_on(types, "sched_switch");
 }
 
 /* Task storage whose allocations are fit for a context switch: from caches of its own (6.4), or without locks. */
-static bool task_storage_is_fit(const struct btf *btf)
+static bool task_storage_is_fit(const struct kernel_types *types)
 {
-	return struct_has(btf, "bpf_local_storage_map", "bpf_ma") ||
-	       btf__find_by_name_kind(btf, "bpf_map_kmalloc_nolock", BTF_KIND_FUNC) > 0;
-}
+	uint32_t id;
 
-/*
- * The name that the function bears as a symbol: compilers add suffixes (".isra.0" since 6.1). Empty where there
- * are no kprobes.
- */
-static void find_finish_task_switch(char *ret, size_t size)
-{
-	FILE *f;
-	char line[512], name[128];
-
-	*ret = '\0';
-	if (access("/sys/bus/event_source/devices/kprobe/type", F_OK) < 0)
-		return;
-	f = fopen("/proc/kallsyms", "re");
-	if (!f)
-		return;
-	while (fgets(line, sizeof(line), f)) {
-		const char *rest;
-
-		if (sscanf(line, "%*s %*c %127s", name) != 1)
-			continue;
-		rest = str_skip_prefix(name, "finish_task_switch");
-		if (!rest || (*rest && !str_skip_prefix(rest, ".isra.") &&
-			      !str_skip_prefix(rest, ".constprop.")))
-			continue;
-		snprintf(ret, size, "%s", name);
-		break;
-	}
-	fclose(f);
+	return struct_has(types, "bpf_local_storage_map", "bpf_ma") ||
+	       types_find(types, "bpf_map_kmalloc_nolock", BTF_KIND_FUNC, &id);
 }
 
 int hooks_probe(struct collector *c)
 {
+	_cleanup_(types_done) struct kernel_types types = {};
 	struct hooks *h = &c->hooks;
-	struct btf *btf;
+	int r;
 
 	if (h->probed)
 		return 0;
-	btf = btf__load_vmlinux_btf();
-	if (!btf)
-		return negative_errno();
-	h->task_storage = task_storage_is_fit(btf);
-	h->prev_state = tracepoint_args(btf, "sched_switch") >= 4;
-	h->sched_exit = tracepoint_args(btf, "sched_exit_tp") >= 1;
-	h->classic = c->o.force_classic || sys_exit_is_preemptible(btf);
-	if (!h->sched_exit)
-		find_finish_task_switch(h->finish_task_switch, sizeof(h->finish_task_switch));
-	btf__free(btf);
+	r = types_open("/sys/kernel/btf/vmlinux", &types);
+	if (r < 0)
+		return r;
+	h->task_storage = task_storage_is_fit(&types);
+	h->prev_state = tracepoint_args(&types, "sched_switch") >= 4;
+	h->sched_exit = tracepoint_args(&types, "sched_exit_tp") >= 1;
+	h->classic = c->o.force_classic || sys_exit_is_preemptible(&types);
+	if (!h->sched_exit && c->o.places && *c->o.places->finish_task_switch &&
+	    access("/sys/bus/event_source/devices/kprobe/type", F_OK) == 0)
+		h->finish_task_switch = c->o.places->finish_task_switch;
 	h->probed = true;
 	return 0;
 }

@@ -77,7 +77,7 @@ struct hooks {
 	bool sched_exit; /* there is sched_exit_tp */
 	bool classic; /* count calls at the classic tracepoint */
 	bool no_tracefs; /* which could not be attached */
-	char finish_task_switch[128]; /* its symbol, or "" */
+	const char *finish_task_switch; /* its symbol, where there are kprobes; or NULL */
 };
 
 struct collector {
@@ -190,12 +190,3 @@ int idle_times_read(const char *stat_path, uint64_t *idle_ns, unsigned n);
  * the CPU's idle time in the window by the kernel's own account.
  */
 void account_explain_gaps(struct account *a, uint64_t idle_ns);
-
-/* ---- idle.c ------------------------------------------------------------------------------------------ */
-
-/*
- * Finds the code in which CPUs wait, from text in the form of /proc/kallsyms. *ret_n is 0 when addresses are
- * hidden. At most `max` ranges, merged.
- */
-int idle_ranges_read(const char *kallsyms_path, struct idle_range *ranges, size_t max,
-		     size_t *ret_n);

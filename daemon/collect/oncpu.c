@@ -207,9 +207,7 @@ static int oncpu_configure(struct collector *c)
 	_cleanup_(cpu_set_done) struct cpu_set online = {};
 	struct sysprofd_bpf *skel = c->skel;
 	uint32_t entries = count_entries(c, c->o.on_cpu_hz, 1024, 65536);
-	struct idle_range ranges[MAX_IDLE_RANGES] = {};
 	bool cycles;
-	size_t n;
 	int r;
 
 	if (c->sources[SOURCE_ON_CPU].attempt) {
@@ -221,9 +219,10 @@ static int oncpu_configure(struct collector *c)
 		return r;
 	cycles = c->o.on_cpu_cycles && probe_cycles(&online);
 	skel->rodata->ticks_are_time = !cycles;
-	if (idle_ranges_read("/proc/kallsyms", ranges, MAX_IDLE_RANGES, &n) == 0) {
-		memcpy((void *)skel->rodata->idle_ranges, ranges, sizeof(ranges));
-		skel->rodata->nr_idle_ranges = n;
+	if (c->o.places) {
+		memcpy((void *)skel->rodata->idle_ranges, c->o.places->idle,
+		       sizeof(c->o.places->idle));
+		skel->rodata->nr_idle_ranges = (uint32_t)c->o.places->n_idle;
 	}
 	use_program(skel->progs.oncpu_tick);
 	r = use_map(skel->maps.on_cpu_a, entries);

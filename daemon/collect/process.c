@@ -405,6 +405,8 @@ int process_table_poll(struct process_table *t)
 	t->mono_to_boot_ns = read_mono_to_boot();
 	while (t->n_live + t->n_exited > t->o.max_processes)
 		table_make_room(t);
+	if (!t->scan)
+		t->rescan = snapshot_scan(t) < 0;
 	if (t->sideband)
 		r = sideband_poll(t->sideband, event_apply, t);
 	t->rescan |= r > 0;
@@ -502,10 +504,10 @@ static int start(struct process_table *t, const struct process_options *o)
 	r = read_time_namespace(t);
 	if (r >= 0)
 		r = binaries_new(&bo, &t->binaries);
-	/* Records first, then the list: what happens in between is told twice rather than never. */
+	/* Records before the list: what happens in between is told twice rather than never. */
 	if (r >= 0 && o->side_band)
 		r = sideband_new(&t->sideband);
-	return r < 0 ? r : snapshot_scan(t);
+	return r;
 }
 
 int process_table_new(const struct process_options *o, struct process_table **ret)

@@ -2,8 +2,8 @@
 /*
  * Processes, their labels and their mappings, as they were at the time of a sample.
  *
- * Fed by one /proc snapshot at start and by perf side-band records afterwards (MMAP2, COMM, FORK, EXIT,
- * KSYMBOL; a software dummy event per CPU, CLOCK_MONOTONIC). A process is (tgid, start); one that has
+ * Fed by perf side-band records (MMAP2, COMM, FORK, EXIT, KSYMBOL; a software dummy event per CPU,
+ * CLOCK_MONOTONIC), and by one list of /proc for what was there before. A process is (tgid, start); one that has
  * exited, and an image that exec replaced, stay until process_table_expire(). Owned by the drain thread,
  * except the binary registry, which has its own lock because the symbol stage takes descriptors from it.
  */
@@ -23,6 +23,7 @@ struct process_options {
 
 struct process_table;
 
+/* Records are kept from here on; /proc is listed by the first poll, which may be long after sampling began. */
 int process_table_new(const struct process_options *o, struct process_table **ret);
 struct process_table *process_table_free(struct process_table *t);
 DEFINE_CLEANUP(struct process_table *, process_table_free)

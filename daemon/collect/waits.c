@@ -570,7 +570,7 @@ static bool choose_hook(struct collector *c, enum resume_hook *ret)
 
 	if (c->hooks.sched_exit)
 		ways[n++] = RESUME_SCHED_EXIT;
-	if (*c->hooks.finish_task_switch)
+	if (c->hooks.finish_task_switch)
 		ways[n++] = RESUME_KPROBE;
 	ways[n++] = RESUME_SPLIT;
 	if (skip >= n)

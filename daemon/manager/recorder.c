@@ -332,6 +332,7 @@ static int run_reconfigure(struct recorder *r, struct call *call)
 	_cleanup_(slice_free_p) struct slice *twice = NULL;
 	int result;
 
+	c->options.collect.places = &r->places;
 	/* The new ones first: what fails leaves the old ones running. */
 	result = collector_new(&c->options.collect, &fresh, &c->why);
 	if (result >= 0)
@@ -422,6 +423,8 @@ static int load_kallsyms(struct recorder *r)
 	if (result < 0)
 		log_warning("Kernel frames will have no names: cannot read /proc/kallsyms: %s",
 			    strerror(-result));
+	else
+		kallsyms_each(r->kallsyms, places_tell, &r->places);
 	return result;
 }
 
@@ -463,6 +466,7 @@ int recorder_new(const struct recorder_options *o, struct recorder **ret, char *
 		return -ENOMEM;
 	init_sync(r);
 	r->options = *o;
+	r->options.collect.places = &r->places;
 	r->calls_tail = &r->calls;
 	r->next_gap = GAP_NOT_RUNNING;
 	result = read_boot_id(r->boot_id);
@@ -474,7 +478,7 @@ int recorder_new(const struct recorder_options *o, struct recorder **ret, char *
 	if (result < 0)
 		return result;
 	process_table_on_ksymbol(r->processes, on_ksymbol, r);
-	result = collector_new(&o->collect, &r->collector, ret_why);
+	result = collector_new(&r->options.collect, &r->collector, ret_why);
 	if (result >= 0)
 		result = window_new(&o->window, r->processes, r->kallsyms, &r->window);
 	if (result < 0)

@@ -428,6 +428,16 @@ bool kallsyms_range(const struct kallsyms *k, const char *name, uint64_t *ret_st
 	return true;
 }
 
+void kallsyms_each(const struct kallsyms *k, kallsyms_fn fn, void *ctx)
+{
+	for (size_t i = 0; i < k->n_symbols; i++) {
+		const struct symbol *s = &k->symbols[i];
+
+		if (!s->module)
+			fn(ctx, s->start, end_of(k, i), k->names + s->name);
+	}
+}
+
 /* ---- what comes and goes ----------------------------------------------------------------------- */
 
 static void drop_dynamic(struct kallsyms *k, size_t i)

@@ -33,6 +33,9 @@ uint64_t kallsyms_address(const struct kallsyms *k, const char *name);
 /* Ends where the next symbol begins. */
 bool kallsyms_range(const struct kallsyms *k, const char *name, uint64_t *ret_start,
 		    uint64_t *ret_end);
+/* Every function of vmlinux in the order of addresses; of aliases each, at the same start. */
+typedef void (*kallsyms_fn)(void *ctx, uint64_t start, uint64_t end, const char *name);
+void kallsyms_each(const struct kallsyms *k, kallsyms_fn fn, void *ctx);
 int kallsyms_add(struct kallsyms *k, uint64_t address, uint32_t len, const char *name,
 		 const char *module);
 void kallsyms_remove(struct kallsyms *k, uint64_t address);

@@ -384,7 +384,7 @@ dir=$(mktemp -d /var/tmp/sysprofd-bench.XXXXXX) || exit 1
 begin=$SECONDS
 printf '  %-46s %12s  %-18s %-8s\n' "" "median" "least .. greatest" "target"
 read -r load _ </proc/loadavg
-[ "$(calculate "$load > $cpus")" = 0 ] || note "This host is busy (load $load on $cpus CPUs): the figures are worse than they could be."
+[ "$(calculate "($load > $cpus)")" = 0 ] || note "This host is busy (load $load on $cpus CPUs): the figures are worse than they could be."
 attached=$(others)
 [ -z "$attached" ] || note "Programs of others are attached and measured along: ${attached% }"
 # shellcheck disable=SC2053 # a pattern is meant

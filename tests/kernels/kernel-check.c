@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "collect/collect.h"
 #include "model/profile.h"
+#include "../unit/places.h"
 #include "sysprofd.skel.h"
 
 #define CALLERS 8
@@ -465,6 +466,7 @@ static struct collect_options options(void)
 		.off_cpu_threshold_max_ns = NSEC_PER_SEC,
 		.walks_per_second = 10000,
 		.slice_ns = 2 * NSEC_PER_SEC,
+		.places = kernel_places(),
 	};
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "collect/collect.h"
 #include "model/profile.h"
+#include "places.h"
 
 /* Skips with the kernel's reason where BPF cannot be used; a program that the kernel refuses is a failure. */
 static inline struct collector *start_or_skip(const struct collect_options *o)

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "collect/internal.h"
+#include "places.h"
 
 /* ---- workloads: children that die with the test ------------------------------------------------------ */
 
@@ -139,6 +140,7 @@ static struct collect_options options(double hz)
 		.on_cpu_hz = hz,
 		.on_cpu_jitter = 0.1,
 		.slice_ns = 2 * NSEC_PER_SEC,
+		.places = kernel_places(),
 	};
 }
 

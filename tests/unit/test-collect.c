@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "collect/internal.h"
+#include "collect/types.h"
 
 static void write_temp(char *path, const char *text)
 {
@@ -43,61 +44,151 @@ static void test_cpu_lists(void **state)
 
 /* ---- idle code ------------------------------------------------------------------------------------- */
 
-static size_t ranges_of(const char *text, struct idle_range *ranges, size_t max)
+static void tell(struct kernel_places *p, uint64_t start, uint64_t end, const char *name)
+{
+	places_tell(p, start, end, name);
+}
+
+static void test_idle_places(void **state)
+{
+	struct kernel_places p = {};
+
+	tell(&p, 0x1000, 0x1100, "_stext");
+	tell(&p, 0x1100, 0x1110, "pv_native_safe_halt");
+	tell(&p, 0x1110, 0x1200, "something_else");
+	tell(&p, 0x1200, 0x1280, "__cpuidle_text_start");
+	tell(&p, 0x1200, 0x1280, "default_idle");
+	tell(&p, 0x1280, 0x12c0, "in_the_section");
+	tell(&p, 0x12c0, 0x1300, "mwait_idle");
+	tell(&p, 0x1300, 0x1500, "__cpuidle_text_end");
+	tell(&p, 0x1500, 0x1580, "cpuidle_enter_state");
+	tell(&p, 0x1500, 0x1580, "an_alias");
+	tell(&p, 0x1580, 0x1590, "poll_idle");
+	assert_int_equal(p.n_idle, 3);
+	assert_int_equal(p.idle[0].start, 0x1100);
+	assert_int_equal(p.idle[0].size, 0x10);
+	assert_int_equal(p.idle[1].start, 0x1200);
+	assert_int_equal(p.idle[1].size, 0x100);
+	assert_int_equal(p.idle[2].start, 0x1500);
+	assert_int_equal(p.idle[2].size, 0x90);
+}
+
+static void test_idle_places_many(void **state)
+{
+	struct kernel_places p = {};
+
+	for (uint64_t i = 1; i <= MAX_IDLE_RANGES + 1; i++)
+		tell(&p, i << 8, (i << 8) + 16, "default_idle");
+	assert_int_equal(p.n_idle, MAX_IDLE_RANGES);
+	assert_int_equal(p.idle[MAX_IDLE_RANGES - 1].start, MAX_IDLE_RANGES << 8);
+	/* A section with no end, and an end with no section, are none. */
+	p = (struct kernel_places){};
+	tell(&p, 0x1000, 0x1100, "__cpuidle_text_end");
+	tell(&p, 0x1200, 0x1280, "__cpuidle_text_start");
+	assert_int_equal(p.n_idle, 0);
+}
+
+static void test_finish_task_switch(void **state)
+{
+	struct kernel_places p = {};
+
+	tell(&p, 0x1000, 0x1010, "finish_task_switch_other");
+	tell(&p, 0x1010, 0x1020, "finish_task_switch.isra.0.cold");
+	assert_string_equal(p.finish_task_switch, "");
+	tell(&p, 0x1020, 0x1030, "finish_task_switch.isra.0");
+	tell(&p, 0x1030, 0x1040, "finish_task_switch.constprop.1");
+	assert_string_equal(p.finish_task_switch, "finish_task_switch.isra.0");
+}
+
+/* ---- types of the kernel ------------------------------------------------------------------------------ */
+
+static int open_types(const void *data, size_t size, struct kernel_types *ret)
 {
 	char path[] = "/tmp/test-collect-XXXXXX";
-	size_t n = 99;
+	int fd = mkstemp(path), r;
 
-	write_temp(path, text);
-	assert_int_equal(idle_ranges_read(path, ranges, max, &n), 0);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, size), size);
+	close(fd);
+	r = types_open(path, ret);
 	unlink(path);
-	return n;
+	return r;
 }
 
-static void test_idle_ranges(void **state)
+/* One of each kind that has a tail, so that a wrong length would lead astray. */
+static struct btf *make_types(void)
 {
-	struct idle_range r[MAX_IDLE_RANGES] = {};
-	size_t n;
+	struct btf *b = btf__new_empty();
+	int n = btf__add_int(b, "int", 4, BTF_INT_SIGNED), proto;
 
-	n = ranges_of("ffffffff81000000 T _stext\n"
-		      "ffffffff81000100 t pv_native_safe_halt\n"
-		      "ffffffff81000110 t something_else\n"
-		      "ffffffff81000200 T __cpuidle_text_start\n"
-		      "ffffffff81000200 T default_idle\n"
-		      "ffffffff81000280 t mwait_idle\n"
-		      "ffffffff81000300 T __cpuidle_text_end\n"
-		      "not a line\n\n"
-		      "ffffffff81000400 d poll_idle\n"
-		      "ffffffff81000500 t cpuidle_enter_state\n"
-		      "ffffffff81000500 t an_alias\n"
-		      "ffffffff81000580 t after\n"
-		      "ffffffffc0000000 t poll_idle\t[module]\n"
-		      "ffffffffc0000100 t after\t[module]\n",
-		      r, ARRAY_SIZE(r));
-	assert_int_equal(n, 3);
-	assert_int_equal(r[0].start, 0xffffffff81000100);
-	assert_int_equal(r[0].size, 0x10);
-	assert_int_equal(r[1].start, 0xffffffff81000200);
-	assert_int_equal(r[1].size, 0x100);
-	assert_int_equal(r[2].start, 0xffffffff81000500);
-	assert_int_equal(r[2].size, 0x80);
-	assert_int_equal(idle_ranges_read("/nonexistent", r, 1, &n), -ENOENT);
+	btf__add_array(b, n, n, 3);
+	btf__add_enum(b, "some_enum", 4);
+	btf__add_enum_value(b, "ONE", 1);
+	btf__add_enum64(b, "long_enum", 8, false);
+	btf__add_enum64_value(b, "TWO", 2);
+	btf__add_struct(b, "some_struct", 8);
+	btf__add_field(b, "first", n, 0, 0);
+	btf__add_field(b, "second", n, 32, 0);
+	proto = btf__add_func_proto(b, 0);
+	btf__add_func_param(b, "__data", n);
+	btf__add_func_param(b, "preempt", n);
+	btf__add_func(b, "some_func", BTF_FUNC_STATIC, proto);
+	btf__add_decl_tag(b, "tag", 5, -1);
+	btf__add_var(b, "some_var", BTF_VAR_STATIC, n);
+	btf__add_datasec(b, ".data", 4);
+	btf__add_datasec_var_info(b, 9, 0, 4);
+	btf__add_typedef(b, "some_struct", btf__add_ptr(b, proto));
+	return b;
 }
 
-static void test_idle_ranges_hidden_and_many(void **state)
+static void test_types(void **state)
 {
-	struct idle_range r[2] = {};
+	_cleanup_(types_done) struct kernel_types t = {};
+	struct btf *b = make_types();
+	uint32_t size, id = 0;
+	const void *data = btf__raw_data(b, &size);
+	const struct btf_type *type;
 
-	assert_int_equal(ranges_of("0000000000000000 T __cpuidle_text_start\n"
-				   "0000000000000000 T default_idle\n"
-				   "0000000000000000 T __cpuidle_text_end\n",
-				   r, ARRAY_SIZE(r)),
-			 0);
-	assert_int_equal(ranges_of("1000 t default_idle\n1010 t a\n2000 t mwait_idle\n2010 t b\n"
-				   "3000 t poll_idle\n3010 t c\n",
-				   r, ARRAY_SIZE(r)),
-			 2);
-	assert_int_equal(r[1].start, 0x2000);
+	assert_int_equal(open_types(data, size, &t), 0);
+	type = types_find(&t, "some_struct", BTF_KIND_STRUCT, &id);
+	assert_non_null(type);
+	assert_int_equal(btf_vlen(type), 2);
+	assert_string_equal(types_string(&t, btf_members(type)[1].name_off), "second");
+	assert_int_equal(id, btf__find_by_name_kind(b, "some_struct", BTF_KIND_STRUCT));
+	type = types_find(&t, "some_struct", BTF_KIND_TYPEDEF, &id);
+	assert_non_null(type);
+	assert_int_equal(id, btf__find_by_name_kind(b, "some_struct", BTF_KIND_TYPEDEF));
+	type = types_get(&t, types_get(&t, type->type)->type);
+	assert_true(btf_is_func_proto(type));
+	assert_int_equal(btf_vlen(type), 2);
+	assert_null(types_find(&t, "some_struct", BTF_KIND_UNION, &id));
+	assert_null(types_get(&t, btf__type_cnt(b)));
+	assert_null(types_get(&t, 0));
+	assert_string_equal(types_string(&t, UINT32_MAX), "");
+	btf__free(b);
+}
+
+static void test_types_damaged(void **state)
+{
+	struct btf *b = make_types();
+	struct kernel_types t = {};
+	uint32_t size, id;
+	const char *data = btf__raw_data(b, &size);
+	_cleanup_free_ char *copy = malloc(size);
+
+	assert_int_equal(types_open("/nonexistent", &t), -ENOENT);
+	for (uint32_t n = 0; n < size; n++)
+		assert_int_equal(open_types(data, n, &t), -EBADMSG);
+	for (uint32_t i = 0; i < size; i++) {
+		memcpy(copy, data, size);
+		copy[i] ^= 0xff;
+		if (open_types(copy, size, &t) < 0)
+			continue;
+		types_find(&t, "nothing", BTF_KIND_STRUCT, &id);
+		types_get(&t, UINT32_MAX);
+		types_done(&t);
+	}
+	btf__free(b);
 }
 
 /* ---- time without ticks ------------------------------------------------------------------------------ */
@@ -305,8 +396,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cpu_lists),
-		cmocka_unit_test(test_idle_ranges),
-		cmocka_unit_test(test_idle_ranges_hidden_and_many),
+		cmocka_unit_test(test_idle_places),
+		cmocka_unit_test(test_idle_places_many),
+		cmocka_unit_test(test_finish_task_switch),
+		cmocka_unit_test(test_types),
+		cmocka_unit_test(test_types_damaged),
 		cmocka_unit_test(test_idle_times),
 		cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_stacks),

@@ -27,6 +27,7 @@ static struct collect_options options(void)
 	return (struct collect_options){
 		.enabled = { [SOURCE_FUTEX] = true },
 		.slice_ns = 2 * NSEC_PER_SEC,
+		.places = kernel_places(),
 	};
 }
 

@@ -93,6 +93,7 @@ static void start_table(uint32_t max_processes)
 	struct process_options o = { .proc = root, .pods = root, .max_processes = max_processes };
 
 	assert_int_equal(process_table_new(&o, &table), 0);
+	assert_int_equal(snapshot_scan(table), 0);
 	table->mono_to_boot_ns = 0;
 }
 

@@ -24,6 +24,7 @@ static struct collect_options options(void)
 		.off_cpu_threshold_ns = 20 * NSEC_PER_MSEC,
 		.off_cpu_threshold_max_ns = NSEC_PER_SEC,
 		.slice_ns = 2 * NSEC_PER_SEC,
+		.places = kernel_places(),
 	};
 }
 
