@@ -5,6 +5,7 @@ A test file defines functions test_*(t) and ends with main(__name__). Each gets 
 through `t`. Output is TAP. Raise Skip(reason) where the host cannot do it.
 """
 import contextlib
+import ctypes
 import json
 import math
 import os
@@ -24,6 +25,12 @@ SYSPROFCTL = os.path.join(BUILD, "sysprofctl")
 
 class Skip(Exception):
     pass
+
+
+def die_with_parent():
+    """A test that is stopped for its time leaves no daemon behind that would disturb the others."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def workload(name):
@@ -61,7 +68,8 @@ class Daemon:
         log = open(self.log_path, "a")
         self.process = subprocess.Popen(
             [SYSPROFD, "--config", self.write_config(), "--state-directory", self.state,
-             "--socket", self.socket], stderr=log, stdin=subprocess.DEVNULL, env=self.env)
+             "--socket", self.socket], stderr=log, stdin=subprocess.DEVNULL, env=self.env,
+            preexec_fn=die_with_parent)
         log.close()
         end = time.monotonic() + timeout
         while listening and time.monotonic() < end:
@@ -117,6 +125,7 @@ class Test:
         return self.daemons[-1]
 
     def spawn(self, *args, **kw):
+        kw.setdefault("preexec_fn", die_with_parent)
         p = subprocess.Popen(list(map(str, args)), stdout=subprocess.PIPE, **kw)
         self.processes.append(p)
         return p

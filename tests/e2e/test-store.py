@@ -33,11 +33,12 @@ def test_kill_9_loses_at_most_the_open_bucket(t):
     pid = truth["pids"][0]
     before = calls(d, pid)
     assert before > 11111
+    d.stop(signal.SIGKILL)
     rng = random.Random(9)
     buckets = 0
     for i in range(100):
-        # From within the start to some buckets later.
-        d.start(listening=False)
+        # Within the start, and around the commit of the first buckets.
+        d.start(listening=i % 2)
         time.sleep(rng.random() * 1.2)
         d.stop(signal.SIGKILL)
         if i % 20 == 19:
@@ -47,7 +48,7 @@ def test_kill_9_loses_at_most_the_open_bucket(t):
             assert s["buckets"] >= buckets and not s["damaged"] and not s["dropped"], (i, s, buckets)
             buckets = s["buckets"]
             d.stop(signal.SIGKILL)
-    assert buckets > 20, buckets
+    assert buckets > 10, buckets
 
 
 def test_full_disk_recovers(t):
@@ -68,16 +69,16 @@ def test_full_disk_recovers(t):
                 f.flush()
         except OSError:
             pass
-    # It keeps recording and answering, says what is wrong, and gives up the oldest data first.
-    s = wait_for(lambda: d.status(), lambda s: s["store"]["state"] != "ok")
-    assert s["store"]["state"].startswith("full"), s["store"]
+    # It keeps recording and answering, and tells of each bucket that it gave up: the oldest, or one that found no room.
+    s = wait_for(d.status, lambda s: s["store"]["dropped"])
+    assert s["store"]["dropped"], s["store"]
     samples = s["collectors"]["syscalls"]["samples"]
-    s = wait_for(lambda: d.status(), lambda s: s["collectors"]["syscalls"]["samples"] > samples)
+    s = wait_for(d.status, lambda s: s["collectors"]["syscalls"]["samples"] > samples)
     assert s["collectors"]["syscalls"]["samples"] > samples
     assert d.top("--type", "syscalls", "--since", "-2s")["total"] > 0
     os.unlink(filler)
     truth = t.run(workload("calls"), 1, 1, 777)
-    s = wait_for(lambda: d.status(), lambda s: s["store"]["state"] == "ok")
+    s = wait_for(d.status, lambda s: s["store"]["state"] == "ok")
     assert s["store"]["state"] == "ok", s["store"]
     assert d.stop() == 0
     d.start()
@@ -109,7 +110,7 @@ def test_flipped_byte_is_found(t):
     assert len(files) == 1, os.listdir(d.state)
     flip_a_byte_of_the_largest_blob(files[0])
     d.start()
-    s = wait_for(lambda: d.status(), lambda s: s["store"].get("damaged", 0))
+    s = wait_for(d.status, lambda s: s["store"]["damaged"])
     assert s["store"]["damaged"] == 1, s["store"]
     answer = d.top("--type", "syscalls", "--by", "process", "--since", "-10min")
     damaged = [g for g in answer["gaps"] if g["reason"] == "damaged"]
