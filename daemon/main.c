@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
+#include "base/heap.h"
 #include "manager/config.h"
 #include "manager/manager.h"
 #include "symbol/symbolizer.h"
@@ -51,6 +52,7 @@ static int run(const struct manager_options *o)
 {
 	_cleanup_(manager_free_p) struct manager *m = NULL;
 
+	heap_keep_some();
 	if (manager_new(o, &m) < 0)
 		return EXIT_FAILURE;
 	return manager_run(m) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/heap.h"
 #include "model.h"
 #include "query/query.h"
 
@@ -155,6 +156,7 @@ int main(int argc, char **argv)
 
 	if (!directory)
 		return 1;
+	heap_keep_some();
 	if (argc == 1) {
 		printf("3 h of the model (24 h means all of it)\n");
 		make_store(directory);
