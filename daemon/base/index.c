@@ -21,12 +21,25 @@ static void put(struct index *x, uint64_t hash, uint32_t id)
 	x->slots[i] = (struct index_slot){ .hash = hash, .id = id };
 }
 
-static int grow(struct index *x)
+/* At most 3/4 full: linear probing degrades quickly above that. */
+static size_t capacity(size_t size)
+{
+	return size / 4 * 3;
+}
+
+int index_reserve(struct index *x, size_t n)
 {
 	struct index old = *x;
-	size_t size = old.slots ? (old.mask + 1) * 2 : 16;
-	struct index_slot *slots = new0(struct index_slot, size);
+	size_t size = old.slots ? old.mask + 1 : 16;
+	struct index_slot *slots;
 
+	if (n > SIZE_MAX / sizeof(*slots) / 4 - old.n)
+		return -ENOMEM;
+	while (capacity(size) < old.n + n)
+		size *= 2;
+	if (old.slots && size == old.mask + 1)
+		return 0;
+	slots = new0(struct index_slot, size);
 	if (!slots)
 		return -ENOMEM;
 	x->slots = slots;
@@ -41,12 +54,10 @@ static int grow(struct index *x)
 
 int index_add(struct index *x, uint64_t hash, uint32_t id)
 {
-	int r;
-
 	assert(id);
-	/* At most 3/4 full: linear probing degrades quickly above that. */
-	if (!x->slots || x->n + 1 > (x->mask + 1) / 4 * 3) {
-		r = grow(x);
+	if (!x->slots || x->n + 1 > capacity(x->mask + 1)) {
+		int r = index_reserve(x, 1);
+
 		if (r < 0)
 			return r;
 	}

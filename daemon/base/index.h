@@ -24,6 +24,8 @@ typedef bool (*index_equal_fn)(const void *ctx, uint32_t id, const void *key);
 /* The id (>= 1) whose entry equals key, or 0. */
 uint32_t index_find(const struct index *x, uint64_t hash, index_equal_fn equal, const void *ctx,
 		    const void *key);
+/* Makes room for n more, so that adding them moves nothing. */
+int index_reserve(struct index *x, size_t n) _warn_unused_;
 /* Adds id (>= 1); the caller knows that it is not there. */
 int index_add(struct index *x, uint64_t hash, uint32_t id) _warn_unused_;
 void index_del(struct index *x, uint64_t hash, uint32_t id);

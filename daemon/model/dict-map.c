@@ -5,6 +5,8 @@
 void dict_map_init(struct dict_map *m, const struct dict *from, struct dict *to)
 {
 	*m = (struct dict_map){ .from = from, .to = to };
+	m->string.appended = m->binary.appended = m->frame.appended = 1;
+	m->stack.appended = m->series.appended = m->lock.appended = 1;
 }
 
 void dict_map_done(struct dict_map *m)
@@ -37,6 +39,28 @@ static int64_t keep(struct dict_map_table *t, uint32_t id, int64_t mapped)
 	return mapped;
 }
 
+/*
+ * Different elements of one dictionary stay different in another. So while the target holds only what came from
+ * this one, an element that comes for the first time is new there.
+ */
+static bool is_new(const struct dict_map *m, const struct dict_map_table *t, size_t n_to)
+{
+	return t->appended == n_to && !m->from->repeats;
+}
+
+#define ADD(m, func, items, ...)                                        \
+	({                                                              \
+		struct dict_map_table *_t = &(m)->func;                 \
+		int64_t _to;                                            \
+		if (is_new(m, _t, (m)->to->n_##items)) {                \
+			_to = dict_append_##func((m)->to, __VA_ARGS__); \
+			_t->appended = (m)->to->n_##items;              \
+		} else {                                                \
+			_to = dict_##func((m)->to, __VA_ARGS__);        \
+		}                                                       \
+		_to;                                                    \
+	})
+
 #define LOOK_UP(m, table, n, id)                        \
 	do {                                            \
 		int _e;                                 \
@@ -62,7 +86,7 @@ static int64_t keep(struct dict_map_table *t, uint32_t id, int64_t mapped)
 int64_t dict_map_string(struct dict_map *m, uint32_t id)
 {
 	LOOK_UP(m, string, m->from->n_strings, id);
-	return keep(&m->string, id, dict_string(m->to, m->from->strings[id]));
+	return keep(&m->string, id, ADD(m, string, strings, m->from->strings[id]));
 }
 
 int64_t dict_map_binary(struct dict_map *m, uint32_t id)
@@ -74,7 +98,7 @@ int64_t dict_map_binary(struct dict_map *m, uint32_t id)
 	MAP_MEMBER(m, string, b.name);
 	MAP_MEMBER(m, string, b.path);
 	MAP_MEMBER(m, string, b.build_id);
-	return keep(&m->binary, id, dict_binary(m->to, &b));
+	return keep(&m->binary, id, ADD(m, binary, binaries, &b));
 }
 
 int64_t dict_map_frame(struct dict_map *m, uint32_t id)
@@ -87,7 +111,7 @@ int64_t dict_map_frame(struct dict_map *m, uint32_t id)
 	MAP_MEMBER(m, string, f.name);
 	MAP_MEMBER(m, string, f.system_name);
 	MAP_MEMBER(m, string, f.file);
-	return keep(&m->frame, id, dict_frame(m->to, &f));
+	return keep(&m->frame, id, ADD(m, frame, frames, &f));
 }
 
 /*
@@ -118,7 +142,8 @@ int64_t dict_map_stack(struct dict_map *m, uint32_t id)
 
 		if (frame < 0)
 			return frame;
-		mapped = keep(&m->stack, i, dict_stack(m->to, (uint32_t)mapped, (uint32_t)frame));
+		mapped = keep(&m->stack, i,
+			      ADD(m, stack, stacks, (uint32_t)mapped, (uint32_t)frame));
 		if (mapped < 0)
 			return mapped;
 	}
@@ -133,7 +158,7 @@ int64_t dict_map_series(struct dict_map *m, uint32_t id)
 	s = m->from->series[id];
 	for (size_t i = 0; i < LABEL_N; i++)
 		MAP_MEMBER(m, string, s.label[i]);
-	return keep(&m->series, id, dict_series(m->to, &s));
+	return keep(&m->series, id, ADD(m, series, series, &s));
 }
 
 int64_t dict_map_lock(struct dict_map *m, uint32_t id)
@@ -144,5 +169,5 @@ int64_t dict_map_lock(struct dict_map *m, uint32_t id)
 	l = m->from->locks[id];
 	MAP_MEMBER(m, binary, l.binary);
 	MAP_MEMBER(m, string, l.name);
-	return keep(&m->lock, id, dict_lock(m->to, &l));
+	return keep(&m->lock, id, ADD(m, lock, locks, &l));
 }

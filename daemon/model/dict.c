@@ -45,8 +45,21 @@ int dict_new(struct dict **ret)
 	if (!d->strings[0])
 		return -ENOMEM;
 	d->n_strings = d->n_binaries = d->n_frames = d->n_stacks = d->n_series = d->n_locks = 1;
+	dict_forget_indices(d);
 	*ret = TAKE_PTR(d);
 	return 0;
+}
+
+void dict_forget_indices(struct dict *d)
+{
+	index_done(&d->string_index);
+	index_done(&d->binary_index);
+	index_done(&d->frame_index);
+	index_done(&d->stack_index);
+	index_done(&d->series_index);
+	index_done(&d->lock_index);
+	d->indexed_strings = d->indexed_binaries = d->indexed_frames = 1;
+	d->indexed_stacks = d->indexed_series = d->indexed_locks = 1;
 }
 
 struct dict *dict_free(struct dict *d)
@@ -61,12 +74,7 @@ struct dict *dict_free(struct dict *d)
 	free(d->stacks);
 	free(d->series);
 	free(d->locks);
-	index_done(&d->string_index);
-	index_done(&d->binary_index);
-	index_done(&d->frame_index);
-	index_done(&d->stack_index);
-	index_done(&d->series_index);
-	index_done(&d->lock_index);
+	dict_forget_indices(d);
 	free(d);
 	return NULL;
 }
@@ -113,6 +121,13 @@ int dict_copy(const struct dict *d, struct dict **ret)
 		return -ENOMEM;
 	c->seed = d->seed;
 	c->bytes = d->bytes;
+	c->repeats = d->repeats;
+	c->indexed_strings = d->indexed_strings;
+	c->indexed_binaries = d->indexed_binaries;
+	c->indexed_frames = d->indexed_frames;
+	c->indexed_stacks = d->indexed_stacks;
+	c->indexed_series = d->indexed_series;
+	c->indexed_locks = d->indexed_locks;
 	if (ARRAY_GROW(c->strings, c->cap_strings, d->n_strings) < 0)
 		return -ENOMEM;
 	for (; c->n_strings < d->n_strings; c->n_strings++) {
@@ -135,6 +150,24 @@ int dict_copy(const struct dict *d, struct dict **ret)
 	return 0;
 }
 
+/*
+ * Adds to an index what was appended since it was last asked. The room is made at once: an index that grows
+ * with its elements is written several times over.
+ */
+#define CATCH_UP(d, items, one_index, hash_of)                                           \
+	({                                                                               \
+		size_t *_done = &(d)->indexed_##items;                                   \
+		int _c = 0;                                                              \
+		if (*_done < (d)->n_##items)                                             \
+			_c = index_reserve(&(d)->one_index, (d)->n_##items - *_done);    \
+		while (_c >= 0 && *_done < (d)->n_##items) {                             \
+			_c = index_add(&(d)->one_index, hash_of(d, &(d)->items[*_done]), \
+				       (uint32_t)*_done);                                \
+			*_done += _c >= 0;                                               \
+		}                                                                        \
+		_c;                                                                      \
+	})
+
 /* ---- strings --------------------------------------------------------------------------------- */
 
 struct string_key {
@@ -150,32 +183,59 @@ static bool string_equal(const void *ctx, uint32_t id, const void *key)
 	return strncmp(d->strings[id], k->s, k->len) == 0 && d->strings[id][k->len] == 0;
 }
 
-int64_t dict_string_n(struct dict *d, const char *s, size_t len)
+static uint64_t string_hash(const struct dict *d, char *const *s)
 {
-	struct string_key key = { .s = s, .len = len };
+	return hash_bytes(d, *s, strlen(*s));
+}
+
+static int64_t append_string(struct dict *d, const char *s, size_t len)
+{
 	_cleanup_free_ char *copy = NULL;
-	uint64_t hash;
-	uint32_t id;
 	int r;
 
 	if (len == 0)
 		return 0;
-	hash = hash_bytes(d, s, len);
-	id = index_find(&d->string_index, hash, string_equal, d, &key);
-	if (id)
-		return id;
 	copy = strndup(s, len);
 	if (!copy)
 		return -ENOMEM;
 	r = ROOM(d->strings, d->n_strings, d->cap_strings);
 	if (r < 0)
 		return r;
-	r = index_add(&d->string_index, hash, (uint32_t)d->n_strings);
-	if (r < 0)
-		return r;
 	d->bytes += len + 1;
 	d->strings[d->n_strings] = TAKE_PTR(copy);
 	return (int64_t)d->n_strings++;
+}
+
+int64_t dict_append_string(struct dict *d, const char *s)
+{
+	return append_string(d, s, strlen(s));
+}
+
+int64_t dict_string_n(struct dict *d, const char *s, size_t len)
+{
+	struct string_key key = { .s = s, .len = len };
+	uint64_t hash;
+	int64_t id;
+	int r;
+
+	if (len == 0)
+		return 0;
+	r = CATCH_UP(d, strings, string_index, string_hash);
+	if (r < 0)
+		return r;
+	hash = hash_bytes(d, s, len);
+	id = index_find(&d->string_index, hash, string_equal, d, &key);
+	if (id)
+		return id;
+	id = append_string(d, s, len);
+	if (id < 0)
+		return id;
+	/* Without memory it is there, and will be in the index when there is some. */
+	r = index_add(&d->string_index, hash, (uint32_t)id);
+	if (r < 0)
+		return r;
+	d->indexed_strings++;
+	return id;
 }
 
 int64_t dict_string(struct dict *d, const char *s)
@@ -185,26 +245,32 @@ int64_t dict_string(struct dict *d, const char *s)
 
 /* ---- fixed-size elements ---------------------------------------------------------------------- */
 
-/*
- * Adds or finds *value in the array `items`, whose hash covers *key. `equal` compares a whole element with
- * the value.
- */
-#define INTERN(d, items, one_index, hash_value, equal, value)                                     \
-	({                                                                                        \
-		uint64_t _h = (hash_value);                                                       \
-		int64_t _id = index_find(&(d)->one_index, _h, equal, d, value);                   \
-		if (!_id) {                                                                       \
-			int _in_r = ROOM((d)->items, (d)->n_##items, (d)->cap_##items);           \
-			if (_in_r >= 0)                                                           \
-				_in_r = index_add(&(d)->one_index, _h, (uint32_t)(d)->n_##items); \
-			if (_in_r < 0) {                                                          \
-				_id = _in_r;                                                      \
-			} else {                                                                  \
-				(d)->items[(d)->n_##items] = *(value);                            \
-				_id = (int64_t)(d)->n_##items++;                                  \
-			}                                                                         \
-		}                                                                                 \
-		_id;                                                                              \
+#define APPEND(d, items, value)                                                  \
+	({                                                                       \
+		int64_t _a = ROOM((d)->items, (d)->n_##items, (d)->cap_##items); \
+		if (_a >= 0) {                                                   \
+			(d)->items[(d)->n_##items] = *(value);                   \
+			_a = (int64_t)(d)->n_##items++;                          \
+		}                                                                \
+		_a;                                                              \
+	})
+
+/* Finds or appends *value. */
+#define INTERN(d, items, one_index, hash_of, equal, value)                              \
+	({                                                                              \
+		int64_t _id = CATCH_UP(d, items, one_index, hash_of);                   \
+		uint64_t _h = hash_of(d, value);                                        \
+		if (_id >= 0)                                                           \
+			_id = index_find(&(d)->one_index, _h, equal, d, value);         \
+		if (_id == 0) {                                                         \
+			_id = APPEND(d, items, value);                                  \
+			if (_id > 0) {                                                  \
+				int _i = index_add(&(d)->one_index, _h, (uint32_t)_id); \
+				(d)->indexed_##items += _i >= 0;                        \
+				_id = _i < 0 ? _i : _id;                                \
+			}                                                               \
+		}                                                                       \
+		_id;                                                                    \
 	})
 
 static bool binary_equal(const void *ctx, uint32_t id, const void *key)
@@ -216,12 +282,20 @@ static bool binary_equal(const void *ctx, uint32_t id, const void *key)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+static uint64_t binary_hash(const struct dict *d, const struct binary *b)
+{
+	return b->build_id ? hash_bytes(d, &b->build_id, sizeof(b->build_id))
+			   : hash_bytes(d, b, sizeof(*b));
+}
+
 int64_t dict_binary(struct dict *d, const struct binary *b)
 {
-	uint64_t hash = b->build_id ? hash_bytes(d, &b->build_id, sizeof(b->build_id))
-				    : hash_bytes(d, b, sizeof(*b));
+	return INTERN(d, binaries, binary_index, binary_hash, binary_equal, b);
+}
 
-	return INTERN(d, binaries, binary_index, hash, binary_equal, b);
+int64_t dict_append_binary(struct dict *d, const struct binary *b)
+{
+	return APPEND(d, binaries, b);
 }
 
 static bool frame_equal(const void *ctx, uint32_t id, const void *key)
@@ -232,16 +306,26 @@ static bool frame_equal(const void *ctx, uint32_t id, const void *key)
 	       (a->kind != FRAME_MARKER || a->name == b->name);
 }
 
-int64_t dict_frame(struct dict *d, const struct frame *f)
+static uint64_t frame_hash(const struct dict *d, const struct frame *f)
 {
 	uint64_t key[3] = { f->offset, (uint64_t)f->binary << 32 | f->kind,
 			    f->kind == FRAME_MARKER ? f->name : 0 };
-	int64_t id = INTERN(d, frames, frame_index, hash_bytes(d, key, sizeof(key)), frame_equal,
-			    f);
+
+	return hash_bytes(d, key, sizeof(key));
+}
+
+int64_t dict_frame(struct dict *d, const struct frame *f)
+{
+	int64_t id = INTERN(d, frames, frame_index, frame_hash, frame_equal, f);
 
 	if (id > 0 && (f->flags & FRAME_NAMED) && !(d->frames[id].flags & FRAME_NAMED))
 		d->frames[id] = *f;
 	return id;
+}
+
+int64_t dict_append_frame(struct dict *d, const struct frame *f)
+{
+	return APPEND(d, frames, f);
 }
 
 static bool stack_equal(const void *ctx, uint32_t id, const void *key)
@@ -251,11 +335,23 @@ static bool stack_equal(const void *ctx, uint32_t id, const void *key)
 	return a->parent == b->parent && a->frame == b->frame;
 }
 
+static uint64_t stack_hash(const struct dict *d, const struct stack *s)
+{
+	return hash_bytes(d, s, sizeof(*s));
+}
+
 int64_t dict_stack(struct dict *d, uint32_t parent, uint32_t frame)
 {
 	struct stack s = { .parent = parent, .frame = frame };
 
-	return INTERN(d, stacks, stack_index, hash_bytes(d, &s, sizeof(s)), stack_equal, &s);
+	return INTERN(d, stacks, stack_index, stack_hash, stack_equal, &s);
+}
+
+int64_t dict_append_stack(struct dict *d, uint32_t parent, uint32_t frame)
+{
+	struct stack s = { .parent = parent, .frame = frame };
+
+	return APPEND(d, stacks, &s);
 }
 
 static bool series_equal(const void *ctx, uint32_t id, const void *key)
@@ -263,9 +359,19 @@ static bool series_equal(const void *ctx, uint32_t id, const void *key)
 	return memcmp(&((const struct dict *)ctx)->series[id], key, sizeof(struct series)) == 0;
 }
 
+static uint64_t series_hash(const struct dict *d, const struct series *s)
+{
+	return hash_bytes(d, s, sizeof(*s));
+}
+
 int64_t dict_series(struct dict *d, const struct series *s)
 {
-	return INTERN(d, series, series_index, hash_bytes(d, s, sizeof(*s)), series_equal, s);
+	return INTERN(d, series, series_index, series_hash, series_equal, s);
+}
+
+int64_t dict_append_series(struct dict *d, const struct series *s)
+{
+	return APPEND(d, series, s);
 }
 
 static bool lock_equal(const void *ctx, uint32_t id, const void *key)
@@ -276,15 +382,26 @@ static bool lock_equal(const void *ctx, uint32_t id, const void *key)
 	       a->offset == b->offset && (a->flags & 1) == (b->flags & 1);
 }
 
-int64_t dict_lock(struct dict *d, const struct lock *l)
+static uint64_t lock_hash(const struct dict *d, const struct lock *l)
 {
 	uint64_t key[4] = { l->address, l->offset, (uint64_t)l->pid << 32 | l->binary,
 			    l->flags & 1 };
-	int64_t id = INTERN(d, locks, lock_index, hash_bytes(d, key, sizeof(key)), lock_equal, l);
+
+	return hash_bytes(d, key, sizeof(key));
+}
+
+int64_t dict_lock(struct dict *d, const struct lock *l)
+{
+	int64_t id = INTERN(d, locks, lock_index, lock_hash, lock_equal, l);
 
 	if (id > 0 && (l->flags & 2) && !(d->locks[id].flags & 2))
 		d->locks[id] = *l;
 	return id;
+}
+
+int64_t dict_append_lock(struct dict *d, const struct lock *l)
+{
+	return APPEND(d, locks, l);
 }
 
 int64_t dict_marker(struct dict *d, const char *name)

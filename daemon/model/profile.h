@@ -142,7 +142,11 @@ struct dict {
 	size_t bytes; /* held by strings */
 	uint64_t seed; /* of the hashes: names come from strangers */
 
+	/* Built when they are first asked; ids from indexed_* on are not in them yet. */
 	struct index string_index, binary_index, frame_index, stack_index, series_index, lock_index;
+	size_t indexed_strings, indexed_binaries, indexed_frames, indexed_stacks, indexed_series,
+		indexed_locks;
+	bool repeats; /* equal elements may have several ids: it was read from a damaged file */
 };
 
 /* n_* counts include the unused element 0, so valid ids are 1 .. n_* - 1. */
@@ -165,6 +169,17 @@ int64_t dict_stack(struct dict *d, uint32_t parent, uint32_t frame);
 int64_t dict_series(struct dict *d, const struct series *s);
 int64_t dict_lock(struct dict *d, const struct lock *l);
 
+/* The same for an element that is known to be new: nothing is looked up, or hashed before somebody asks. */
+int64_t dict_append_string(struct dict *d, const char *s);
+int64_t dict_append_binary(struct dict *d, const struct binary *b);
+int64_t dict_append_frame(struct dict *d, const struct frame *f);
+int64_t dict_append_stack(struct dict *d, uint32_t parent, uint32_t frame);
+int64_t dict_append_series(struct dict *d, const struct series *s);
+int64_t dict_append_lock(struct dict *d, const struct lock *l);
+
+/* After elements were changed or moved: the indices are built again when they are asked. */
+void dict_forget_indices(struct dict *d);
+
 /* A marker frame such as "[truncated]". */
 int64_t dict_marker(struct dict *d, const char *name);
 
@@ -175,11 +190,13 @@ static inline const char *dict_str(const struct dict *d, uint32_t id)
 
 /*
  * Translates ids of one dictionary into another's, each at most once: a bucket into a day, a day into a
- * query's answer. Tables are filled lazily; 0 maps to 0.
+ * query's answer. Tables are filled lazily; 0 maps to 0. As long as the target holds nothing but what came
+ * through this map, no element needs to be looked for there.
  */
 struct dict_map_table {
 	uint32_t *ids;
 	size_t cap;
+	size_t appended; /* elements of the target if all of them came this way, 0 included */
 };
 struct dict_map {
 	const struct dict *from;
@@ -194,6 +211,18 @@ int64_t dict_map_frame(struct dict_map *m, uint32_t id);
 int64_t dict_map_stack(struct dict_map *m, uint32_t id);
 int64_t dict_map_series(struct dict_map *m, uint32_t id);
 int64_t dict_map_lock(struct dict_map *m, uint32_t id);
+
+/*
+ * Drops what nobody uses: after init, mark (with 1) the stacks, series and locks that stay; what they refer to
+ * stays with them. Afterwards the tables hold the new ids, which keep the order of the old; 0: gone.
+ */
+struct dict_shrink {
+	uint32_t *string, *binary, *frame, *stack, *series, *lock;
+};
+int dict_shrink_init(struct dict_shrink *s, const struct dict *d) _warn_unused_;
+void dict_shrink_done(struct dict_shrink *s);
+/* References of d must lead to what exists, as those of a dictionary that was filled by interning do. */
+void dict_shrink(struct dict *d, struct dict_shrink *s);
 
 /*
  * What a person reads for a frame or a lock: its name, else "libfoo.so+0x1234", "[unknown]+0x...". Written

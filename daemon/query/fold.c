@@ -119,33 +119,58 @@ static void settle(struct folding *f, size_t keep)
 			f->anchor[i] = f->anchor[f->from->stacks[i].parent];
 }
 
-/* The stack in the new dictionary that stands for an old one. */
-static int64_t place(const struct folding *f, struct dict_map *map, uint32_t stack)
+/* The "[other]" child of a kept stack; `known` has those that were asked for already. */
+static int64_t other_of(struct dict *d, uint32_t kept, uint32_t marker, uint32_t *known)
 {
-	int64_t kept = dict_map_stack(map, f->anchor[stack]), other;
+	if (!known[kept]) {
+		int64_t other = dict_stack(d, kept, marker);
 
-	if (kept < 0 || f->anchor[stack] == stack)
-		return kept;
-	other = dict_marker(map->to, MARKER_OTHER);
-	return other < 0 ? other : dict_stack(map->to, (uint32_t)kept, (uint32_t)other);
+		if (other < 0)
+			return other;
+		known[kept] = (uint32_t)other;
+	}
+	return known[kept];
 }
 
-static int rebuild(struct folding *f, struct profile *p, struct dict_map *map)
+/* Rows follow into the smaller dictionary. */
+static int move_rows(struct folding *f, struct profile *p, const struct dict_shrink *to)
 {
+	int64_t marker = p->omitted ? dict_marker(p->dict, MARKER_OTHER) : 0;
 	struct columns *c = &p->columns;
 
+	if (marker < 0)
+		return (int)marker;
+	memset(f->spare, 0, f->n * sizeof(*f->spare));
 	for (size_t i = 0; i < c->n; i++) {
-		int64_t series = dict_map_series(map, c->series[i]), stack, lock;
+		uint32_t anchor = f->anchor[c->stack[i]];
+		int64_t stack = to->stack[anchor];
 
-		stack = place(f, map, c->stack[i]);
-		lock = dict_map_lock(map, c->aux[i]);
-		if (series < 0 || stack < 0 || lock < 0)
-			return (int)MIN(series, MIN(stack, lock));
-		c->series[i] = (uint32_t)series;
+		if (anchor != c->stack[i])
+			stack = other_of(p->dict, (uint32_t)stack, (uint32_t)marker, f->spare);
+		if (stack < 0)
+			return (int)stack;
 		c->stack[i] = (uint32_t)stack;
-		c->aux[i] = (uint32_t)lock;
+		c->series[i] = to->series[c->series[i]];
+		c->aux[i] = to->lock[c->aux[i]];
 	}
 	return 0;
+}
+
+static int shrink(struct folding *f, struct profile *p)
+{
+	_cleanup_(dict_shrink_done) struct dict_shrink to = {};
+	const struct columns *c = &p->columns;
+	int r = dict_shrink_init(&to, p->dict);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < c->n; i++) {
+		to.stack[f->anchor[c->stack[i]]] = 1;
+		to.series[c->series[i]] = 1;
+		to.lock[c->aux[i]] = 1;
+	}
+	dict_shrink(p->dict, &to);
+	return move_rows(f, p, &to);
 }
 
 /* Distinct stacks of rows that lose their place. */
@@ -162,46 +187,9 @@ static uint64_t count_folded(struct folding *f, const struct columns *c)
 	return n;
 }
 
-static int all_series_used(const struct profile *p, bool *ret)
-{
-	_cleanup_free_ bool *used = new0(bool, p->dict->n_series);
-	size_t n = 1;
-
-	if (!used)
-		return -ENOMEM;
-	for (size_t i = 0; i < p->columns.n; i++) {
-		bool *u = &used[p->columns.series[i]];
-
-		n += !*u && p->columns.series[i];
-		*u = true;
-	}
-	*ret = n == p->dict->n_series;
-	return 0;
-}
-
-/* Rows move to a dictionary of their own, which has nothing else in it. */
-static int move_rows(struct folding *f, struct profile *p)
-{
-	_cleanup_(dict_free_p) struct dict *to = NULL;
-	struct dict_map map;
-	int r = dict_new(&to);
-
-	if (r < 0)
-		return r;
-	dict_map_init(&map, p->dict, to);
-	r = rebuild(f, p, &map);
-	dict_map_done(&map);
-	if (r < 0)
-		return r;
-	dict_free(p->dict);
-	p->dict = TAKE_PTR(to);
-	return 0;
-}
-
 int profile_fold(struct profile *p, uint32_t max_nodes)
 {
 	_cleanup_(folding_done) struct folding f = { .from = p->dict, .n = p->dict->n_stacks };
-	bool tight = false;
 	int r = weigh(&f, p);
 
 	if (r < 0)
@@ -212,13 +200,9 @@ int profile_fold(struct profile *p, uint32_t max_nodes)
 	} else {
 		for (uint32_t i = 1; i < f.n; i++)
 			f.anchor[i] = i;
-		r = f.n_rank == f.n - 1 ? all_series_used(p, &tight) : 0;
 	}
-	if (r < 0)
-		return r;
 	p->omitted = count_folded(&f, &p->columns);
 	p->truncated = p->omitted > 0;
-	if (!tight)
-		r = move_rows(&f, p);
+	r = shrink(&f, p);
 	return r < 0 ? r : columns_sort_merge(&p->columns);
 }

@@ -91,8 +91,6 @@ struct projection {
 struct cell {
 	uint32_t series, stack, key, aux;
 	uint64_t count, value, max;
-	uint32_t
-		follow; /* the cell that came behind this one last time: buckets resemble each other */
 };
 
 struct merge {

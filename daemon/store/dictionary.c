@@ -207,8 +207,10 @@ static int add_string(struct dictionary *d, const char *s, size_t len)
 	int64_t id;
 	size_t n;
 
-	if (!utf8_valid(s, len))
+	if (!utf8_valid(s, len)) {
+		d->dict->repeats = true;
 		return push_string(d->dict, DAMAGED, strlen(DAMAGED));
+	}
 	if (!d->indexed)
 		return push_string(d->dict, s, len);
 	n = d->dict->n_strings;
@@ -270,6 +272,7 @@ static int fill_damaged(struct dictionary *d, enum dict_kind kind, size_t n)
 {
 	int r = 0;
 
+	d->dict->repeats = true;
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		struct array a = array_of(d->dict, kind);
 
@@ -292,14 +295,16 @@ _Static_assert(sizeof(struct series) >= sizeof(struct binary) &&
 
 /* ---- loading ------------------------------------------------------------------------------------ */
 
-static void bound(uint32_t *id, size_t n)
+static void bound(struct dict *d, uint32_t *id, size_t n)
 {
-	if (*id >= n)
-		*id = DAMAGED_ID;
+	if (*id < n)
+		return;
+	*id = DAMAGED_ID;
+	d->repeats = true;
 }
 
 /* References must lead to what exists, so that nobody has to check them again. */
-static void make_valid(const struct dict *d, enum dict_kind kind, void *row, size_t own_id)
+static void make_valid(struct dict *d, enum dict_kind kind, void *row, size_t own_id)
 {
 	struct binary *b = row;
 	struct frame *f = row;
@@ -309,32 +314,36 @@ static void make_valid(const struct dict *d, enum dict_kind kind, void *row, siz
 
 	switch (kind) {
 	case DICT_BINARIES:
-		bound(&b->name, d->n_strings);
-		bound(&b->path, d->n_strings);
-		bound(&b->build_id, d->n_strings);
+		bound(d, &b->name, d->n_strings);
+		bound(d, &b->path, d->n_strings);
+		bound(d, &b->build_id, d->n_strings);
 		if (b->kind < BINARY_ELF || b->kind > BINARY_UNKNOWN)
 			b->kind = BINARY_UNKNOWN;
 		break;
 	case DICT_FRAMES:
-		bound(&f->binary, d->n_binaries);
-		bound(&f->name, d->n_strings);
-		bound(&f->system_name, d->n_strings);
-		bound(&f->file, d->n_strings);
-		if (f->kind < FRAME_NATIVE || f->kind > FRAME_MARKER)
+		bound(d, &f->binary, d->n_binaries);
+		bound(d, &f->name, d->n_strings);
+		bound(d, &f->system_name, d->n_strings);
+		bound(d, &f->file, d->n_strings);
+		if (f->kind < FRAME_NATIVE || f->kind > FRAME_MARKER) {
 			*f = d->frames[DAMAGED_ID];
+			d->repeats = true;
+		}
 		break;
 	case DICT_STACKS:
-		if (st->parent >= own_id)
+		if (st->parent >= own_id) {
 			*st = d->stacks[DAMAGED_ID];
-		bound(&st->frame, d->n_frames);
+			d->repeats = true;
+		}
+		bound(d, &st->frame, d->n_frames);
 		break;
 	case DICT_SERIES:
 		for (size_t i = 0; i < LABEL_N; i++)
-			bound(&se->label[i], d->n_strings);
+			bound(d, &se->label[i], d->n_strings);
 		break;
 	case DICT_LOCKS:
-		bound(&l->binary, d->n_binaries);
-		bound(&l->name, d->n_strings);
+		bound(d, &l->binary, d->n_binaries);
+		bound(d, &l->name, d->n_strings);
 		break;
 	default:
 		break;

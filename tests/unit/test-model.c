@@ -99,6 +99,112 @@ static void test_map(void **state)
 	dict_map_done(&m);
 }
 
+/* An empty target is filled without being searched; whoever asks it later finds everything all the same. */
+static void test_map_alone(void **state)
+{
+	_cleanup_(dict_free_p) struct dict *a = NULL, *b = NULL, *to = NULL;
+	struct frame f = { .kind = FRAME_NATIVE };
+	struct dict_map m;
+	int64_t leaf, mapped, other;
+
+	assert_int_equal(dict_new(&a), 0);
+	assert_int_equal(dict_new(&b), 0);
+	assert_int_equal(dict_new(&to), 0);
+	for (int i = 0; i < 3; i++) {
+		f.offset = (uint64_t)i;
+		leaf = dict_stack(a, 0, (uint32_t)dict_frame(a, &f));
+		assert_int_equal(dict_stack(b, 0, (uint32_t)dict_frame(b, &f)), leaf);
+	}
+	assert_int_equal(dict_string(a, "one"), 1);
+	assert_int_equal(dict_string(a, "two"), 2);
+	dict_map_init(&m, a, to);
+	mapped = dict_map_stack(&m, (uint32_t)leaf);
+	assert_int_equal(dict_map_string(&m, 2), 1);
+	assert_int_equal(to->stack_index.n, 0);
+	/* Somebody else adds what the map will meet later. */
+	assert_int_equal(dict_string(to, "one"), 2);
+	assert_int_equal(dict_string(to, "two"), 1);
+	assert_int_equal(dict_map_string(&m, 1), 2);
+	dict_map_done(&m);
+	dict_map_init(&m, b, to);
+	assert_int_equal(dict_map_stack(&m, (uint32_t)leaf), mapped);
+	other = dict_map_stack(&m, 1);
+	assert_true(other > mapped);
+	assert_int_equal(to->n_stacks, 3);
+	dict_map_done(&m);
+	dict_map_init(&m, a, to);
+	assert_int_equal(dict_map_stack(&m, 1), other);
+	assert_int_equal(to->n_stacks, 3);
+	dict_map_done(&m);
+}
+
+/* What damage left may be there twice, under two ids, and is one element elsewhere. */
+static void test_map_repeats(void **state)
+{
+	_cleanup_(dict_free_p) struct dict *from = NULL, *to = NULL;
+	struct dict_map m;
+
+	assert_int_equal(dict_new(&from), 0);
+	assert_int_equal(dict_new(&to), 0);
+	assert_int_equal(dict_append_string(from, "[damaged]"), 1);
+	assert_int_equal(dict_append_string(from, "[damaged]"), 2);
+	from->repeats = true;
+	dict_map_init(&m, from, to);
+	assert_int_equal(dict_map_string(&m, 1), 1);
+	assert_int_equal(dict_map_string(&m, 2), 1);
+	dict_map_done(&m);
+}
+
+static void test_shrink(void **state)
+{
+	_cleanup_(dict_shrink_done) struct dict_shrink shrink = {};
+	_cleanup_(dict_free_p) struct dict *d = NULL;
+	uint32_t stack[10], frame[10];
+	char name[16];
+	size_t bytes;
+
+	assert_int_equal(dict_new(&d), 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		struct frame f = { .kind = FRAME_NATIVE, .offset = i, .flags = FRAME_NAMED };
+		struct binary b = { .kind = BINARY_ELF };
+		struct series s = { .pid = i };
+		struct lock l = { .address = i, .flags = 2 };
+
+		snprintf(name, sizeof(name), "f%u", i);
+		b.name = f.name = (uint32_t)dict_string(d, name);
+		f.binary = (uint32_t)dict_binary(d, &b);
+		frame[i] = (uint32_t)dict_frame(d, &f);
+		stack[i] = (uint32_t)dict_stack(d, i % 5 ? stack[i - 1] : 0, frame[i]);
+		s.label[LABEL_COMM] = l.name = f.name;
+		assert_true(dict_series(d, &s) > 0 && dict_lock(d, &l) > 0);
+	}
+	bytes = d->bytes;
+	assert_int_equal(dict_shrink_init(&shrink, d), 0);
+	shrink.stack[stack[6]] = 1; /* and its parent */
+	shrink.series[4] = 1; /* "f3" */
+	shrink.lock[1] = 1; /* "f0" */
+	dict_shrink(d, &shrink);
+	assert_int_equal(d->n_stacks, 3);
+	assert_int_equal(d->n_frames, 3);
+	assert_int_equal(d->n_binaries, 3);
+	assert_int_equal(d->n_strings, 5);
+	assert_int_equal(d->n_series, 2);
+	assert_int_equal(d->n_locks, 2);
+	assert_int_equal(d->bytes, bytes - 6 * 3);
+	assert_int_equal(shrink.stack[stack[6]], 2);
+	assert_int_equal(shrink.stack[stack[7]], 0);
+	assert_int_equal(d->stacks[2].parent, 1);
+	assert_string_equal(dict_str(d, d->frames[d->stacks[2].frame].name), "f6");
+	assert_string_equal(dict_str(d, d->binaries[d->frames[d->stacks[1].frame].binary].name),
+			    "f5");
+	assert_string_equal(dict_str(d, d->series[1].label[LABEL_COMM]), "f3");
+	assert_string_equal(dict_str(d, d->locks[1].name), "f0");
+	/* Everything is found under its new id, and nothing else is. */
+	assert_int_equal(dict_string(d, "f3"), shrink.string[4]);
+	assert_int_equal(dict_stack(d, 1, d->stacks[2].frame), 2);
+	assert_int_equal(dict_string(d, "f1"), 5);
+}
+
 static void test_columns(void **state)
 {
 	struct columns c = {};
@@ -179,10 +285,11 @@ static void test_utf8(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_interning),    cmocka_unit_test(test_many),
-		cmocka_unit_test(test_map),	     cmocka_unit_test(test_columns),
-		cmocka_unit_test(test_index_delete), cmocka_unit_test(test_names),
-		cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_interning),   cmocka_unit_test(test_many),
+		cmocka_unit_test(test_map),	    cmocka_unit_test(test_map_alone),
+		cmocka_unit_test(test_map_repeats), cmocka_unit_test(test_shrink),
+		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_index_delete),
+		cmocka_unit_test(test_names),	    cmocka_unit_test(test_utf8),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
