@@ -152,15 +152,16 @@ int dict_copy(const struct dict *d, struct dict **ret)
 
 /*
  * Adds to an index what was appended since it was last asked. The room is made at once: an index that grows
- * with its elements is written several times over.
+ * with its elements is written several times over. A full dictionary takes nothing more.
  */
 #define CATCH_UP(d, items, one_index, hash_of)                                           \
 	({                                                                               \
 		size_t *_done = &(d)->indexed_##items;                                   \
 		int _c = 0;                                                              \
-		if (*_done < (d)->n_##items)                                             \
-			_c = index_reserve(&(d)->one_index, (d)->n_##items - *_done);    \
-		while (_c >= 0 && *_done < (d)->n_##items) {                             \
+		size_t _n = (d)->n_##items < MAX_ELEMENTS ? (d)->n_##items : 0;          \
+		if (*_done < _n)                                                         \
+			_c = index_reserve(&(d)->one_index, _n - *_done);                \
+		while (_c >= 0 && *_done < _n) {                                         \
 			_c = index_add(&(d)->one_index, hash_of(d, &(d)->items[*_done]), \
 				       (uint32_t)*_done);                                \
 			*_done += _c >= 0;                                               \
