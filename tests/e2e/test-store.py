@@ -91,12 +91,12 @@ def flip_a_byte_of_the_largest_blob(path):
     db = sqlite3.connect(path)
     blobs = [row[0] for row in db.execute("SELECT syscalls FROM recent")]
     db.close()
-    # Below a page less its bookkeeping a blob lies in one piece.
-    blob = max((b for b in blobs if len(b) < 3000), key=len)
+    blob = max(blobs, key=len)
     with open(path, "r+b") as f:
         data = f.read()
-        assert data.count(blob) == 1
-        at = data.index(blob) + len(blob) // 2
+        # A row that spills over lies in several pieces: one of them holds some stretch of the blob whole.
+        stretch = next(s for s in (blob[i:i + 48] for i in range(16, len(blob) - 48)) if data.count(s) == 1)
+        at = data.index(stretch) + 24
         f.seek(at)
         f.write(bytes([data[at] ^ 0x10]))
 
