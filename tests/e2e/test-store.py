@@ -94,11 +94,14 @@ def flip_a_byte_of_the_largest_blob(path):
     blob = max(blobs, key=len)
     with open(path, "r+b") as f:
         data = f.read()
-        # A row that spills over lies in several pieces: one of them holds some stretch of the blob whole.
-        stretch = next(s for s in (blob[i:i + 48] for i in range(16, len(blob) - 48)) if data.count(s) == 1)
-        at = data.index(stretch) + 24
-        f.seek(at)
-        f.write(bytes([data[at] ^ 0x10]))
+        # A row that spills over lies in pieces, and pages that were given up may hold older copies.
+        pieces = (blob[i:i + 32] for i in range(16, len(blob) - 32))
+        piece = next(p for p in pieces if p in data)
+        at = data.find(piece)
+        while at >= 0:
+            f.seek(at + 16)
+            f.write(bytes([data[at + 16] ^ 0x10]))
+            at = data.find(piece, at + 1)
 
 
 def test_flipped_byte_is_found(t):
