@@ -380,10 +380,11 @@ static int submit(struct symbolizer *s, int fd, uint64_t deadline)
 
 static bool is_wanted(const struct dict *d, uint32_t binary)
 {
-	const struct binary *b = &d->binaries[binary];
+	const struct binary *b;
 
 	if (!binary || binary >= d->n_binaries)
 		return false;
+	b = &d->binaries[binary];
 	/* "[vdso32]" is none that we could read. */
 	return b->kind == BINARY_ELF ||
 	       (b->kind == BINARY_VDSO && streq(dict_str(d, b->name), "[vdso]"));

@@ -250,10 +250,10 @@ static int try_thread(struct adding *a, const struct slice_thread *t)
 	return r;
 }
 
-/* Totals are no events: one that is lost counts as one that was seen and lost. */
 /*
  * Threads that only wait may be very many. They leave a quarter of the series to those that do something, or a
- * crowd of sleepers would fold everything else into [other].
+ * crowd of sleepers would fold everything else into [other]. Totals are no events: one that is lost counts as
+ * one that was seen and lost.
  */
 static void add_threads(struct adding *a)
 {
