@@ -71,15 +71,18 @@ class Daemon:
              "--socket", self.socket], stderr=log, stdin=subprocess.DEVNULL, env=self.env,
             preexec_fn=die_with_parent)
         log.close()
+        if listening:
+            self.wait_listening(timeout)
+        return self
+
+    def wait_listening(self, timeout):
         end = time.monotonic() + timeout
-        while listening and time.monotonic() < end:
+        while time.monotonic() < end:
             if os.path.exists(self.socket):
-                return self
+                return
             if self.process.poll() is not None:
                 raise AssertionError("sysprofd ended: " + self.log())
             time.sleep(0.02)
-        if not listening:
-            return self
         raise AssertionError("sysprofd does not listen: " + self.log())
 
     def stop(self, sig=signal.SIGTERM, timeout=20):

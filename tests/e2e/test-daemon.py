@@ -63,7 +63,7 @@ def test_many_distinct_stacks(t):
     answer = d.top("--by", "process", "--filter", f"pid={truth['pid']}")
     assert abs(answer["total"] - truth["cpu_ns"]) < 0.05 * truth["cpu_ns"], (answer["total"], truth)
     s = d.status()["collectors"]["on-cpu"]
-    lost = {k: v for k, v in s["lost"].items() if k not in ("tick-skipped",)}
+    lost = {k: v for k, v in (s["lost"] | s["folded"]).items() if k not in ("tick-skipped",)}
     assert sum(lost.values()) < 0.01 * s["samples"], s
 
 
@@ -76,8 +76,7 @@ def test_process_churn(t):
     t.run(workload("churn"), 45000, timeout=1000)
     time.sleep(2.5)
     s = d.status()
-    # The target for an ordinary host: what came before is not flat itself, since the first scan of /proc ends after the start.
-    assert sum(s["memory"].values()) < 64 << 20, (before, s["memory"])
+    assert s["memory"]["rss_bytes"] < before + (24 << 20), (before, s["memory"])
     truth = t.run(workload("shares"), 3)
     time.sleep(1.2)
     answer = d.top("--filter", f"pid={truth['pid']}", "--sort", "total")
