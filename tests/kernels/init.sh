@@ -18,21 +18,27 @@ export PATH=/bin HOME=/tmp
 printf '[collect]\nbucket=2s\nslice=1s\non-cpu-rate=49\n' > /tmp/sysprofd.conf
 /bin/sysprofd --config /tmp/sysprofd.conf --state-directory /tmp/state --socket /tmp/api.sock 2>&1 |
 	/bin/busybox sed 's/^/daemon /' &
-# An emulated CPU that is shared with others is slow: wait for what is waited for, and ask again.
-ask() # type
+# An emulated CPU that is shared with others is slow: what is asked for may come some seconds later.
+# "asked N" tells the reader how often.
+ask() # type, what the answer must name
 {
-	for _ in 1 2 3 4; do
-		/bin/sysprofctl --socket /tmp/api.sock top --type "$1" --since -1min -n 500 && return
+	for n in 1 2 3 4 5 6 7 8; do
+		/bin/sysprofctl --socket /tmp/api.sock top --type "$1" --since -1min -n 500 > /tmp/answer 2>&1
+		/bin/busybox grep -qw "$2" /tmp/answer && break
+		/bin/busybox sleep 2
 	done
+	/bin/busybox sed "s/^/top $1 /" /tmp/answer
+	echo "asked $1 $n"
 }
 for _ in $(/bin/busybox seq 60); do
 	[ -S /tmp/api.sock ] && break
 	/bin/busybox sleep 1
 done
 /bin/busybox sleep 10
-for type in on-cpu off-cpu syscalls futex; do
-	ask $type 2>&1 | /bin/busybox sed "s/^/top $type /"
-done
+ask on-cpu parse_request
+ask off-cpu schedule
+ask syscalls read
+ask futex lock_orders
 /bin/sysprofctl --socket /tmp/api.sock status | /bin/busybox sed 's/^/status /'
 echo "end"
 /bin/busybox poweroff -f

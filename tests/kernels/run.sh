@@ -146,8 +146,19 @@ boot() # log
 # Whether the daemon's answer of one type names something that the demo does.
 answers() # log, type, name
 {
+	local asked
+
+	asked=$(grep -a "^asked $2 " "$1" | grep -oE '[0-9]+$')
+	[ "${asked:-1}" -eq 1 ] || facts+="; $2 asked $asked times"
 	grep -a "^top $2 " "$1" | grep -aqw -- "$3" && return
 	missing+=" $2:$3"
+}
+
+# What explains a failure: what kernel and daemon said, and the first lines of each answer.
+evidence() # log
+{
+	grep -aE '^log |^daemon |Kernel panic|BUG:|WARNING:' "$1" | tail -n 60
+	grep -aE '^(top|asked|status) ' "$1" | awk '$1 != "top" || seen[$2]++ < 12' | tail -n 80
 }
 
 check_kernel() # series
@@ -196,8 +207,7 @@ main()
 			echo "not ok $n - $result"
 			status=1
 			if [ -n "${name:-}" ] && [ -e "$root/$name/console.log" ]; then
-				grep -aE '^log |^daemon |Kernel panic|BUG:|WARNING:' "$root/$name/console.log" | tail -n 60 |
-					sed 's/^/# /'
+				evidence "$root/$name/console.log" | sed 's/^/# /'
 				echo "# console: $root/$name/console.log"
 			fi
 		fi
