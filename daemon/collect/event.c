@@ -11,6 +11,8 @@
  * not more.
  */
 #define FORK_SLACK_NS NSEC_PER_SEC
+/* Of a process that execs over and over within one window. */
+#define PAST_IMAGES_MAX 64
 
 /* The loaders that can be run as programs; also as their comm, which is cut after 15 bytes. */
 bool is_loader(const char *name)
@@ -141,15 +143,23 @@ static void apply_exit(struct process_table *t, const struct sideband_event *e)
 /* The image before stays for samples from before. */
 static void begin_image(struct process *p, uint64_t mono_ns)
 {
-	struct image *im;
+	_cleanup_(image_unref_p) struct image *im = NULL;
 
+	if (p->n_past >= PAST_IMAGES_MAX) {
+		image_unref(p->past[0].image);
+		p->n_past--;
+		memmove(p->past, p->past + 1, p->n_past * sizeof(*p->past));
+		p->table->dropped_images++;
+	}
 	if (image_new(p->table->binaries, &im) < 0 ||
 	    ARRAY_GROW(p->past, p->cap_past, p->n_past + 1) < 0) {
 		p->table->rescan = true;
 		return;
 	}
-	p->past[p->n_past++] = (struct past_image){ .image = p->image, .until_mono_ns = mono_ns };
-	p->image = im;
+	p->past[p->n_past++] = (struct past_image){ .image = p->image,
+						    .from_mono_ns = p->image_mono_ns,
+						    .until_mono_ns = mono_ns };
+	p->image = TAKE_PTR(im);
 	p->image_mono_ns = mono_ns;
 	process_mark_dirty(p);
 }

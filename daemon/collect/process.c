@@ -572,6 +572,7 @@ void process_table_stats(const struct process_table *t, struct process_stats *re
 		.resyncs = t->resyncs,
 		.evicted_processes = t->evicted,
 		.refused_mappings = t->refused_mappings,
+		.dropped_images = t->dropped_images,
 		.bytes = t->names.bytes + t->n_thread_names * sizeof(struct thread_name),
 	};
 	struct binaries_stats b;

@@ -94,6 +94,7 @@ struct process_stats {
 	uint64_t resyncs;
 	uint64_t evicted_processes;
 	uint64_t refused_mappings;
+	uint64_t dropped_images; /* that exec replaced, too many within one window */
 	uint64_t bytes;
 };
 void process_table_stats(const struct process_table *t, struct process_stats *ret);

@@ -30,13 +30,13 @@ static void set_object(const struct object *o, struct binary_ref *ret)
 	}
 }
 
-/* The program image that ran at the time. */
+/* The program image that ran at the time, or NULL when that was dropped. */
 static const struct image *image_at(const struct process *p, uint64_t mono_ns)
 {
 	if (mono_ns < p->image_mono_ns)
 		for (size_t i = 0; i < p->n_past; i++)
 			if (mono_ns < p->past[i].until_mono_ns)
-				return p->past[i].image;
+				return mono_ns >= p->past[i].from_mono_ns ? p->past[i].image : NULL;
 	return p->image;
 }
 

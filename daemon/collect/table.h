@@ -30,7 +30,7 @@ struct thread_name {
 
 struct past_image {
 	struct image *image;
-	uint64_t until_mono_ns;
+	uint64_t from_mono_ns, until_mono_ns;
 };
 
 struct data_map {
@@ -119,7 +119,7 @@ struct process_table {
 	ksymbol_fn ksymbol;
 	void *ksymbol_ctx;
 
-	uint64_t resyncs, evicted, refused_mappings;
+	uint64_t resyncs, evicted, refused_mappings, dropped_images;
 };
 
 /* ---- process.c ------------------------------------------------------------------------------------------ */

@@ -435,6 +435,28 @@ static void test_fork_exec_exit(void **state)
 		      0x1000);
 }
 
+/* It execs all the time: the latest images are kept, and none stands in for one that is not. */
+static void test_endless_exec(void **state)
+{
+	struct process *p;
+
+	start_table(0);
+	fork_event(1, 1, 50, 50, T0);
+	p = process_find(table, 50, T0);
+	for (uint32_t i = 1; i <= 1000; i++) {
+		comm_event(50, 50, "again", true, T0 + 10 * i);
+		mmap_event(50, CODE, "/usr/bin/again", (uint8_t)i, T0 + 10 * i + 1);
+	}
+	assert_int_equal(p->n_past, 64);
+	assert_int_equal(stats().dropped_images, 1000 - 64);
+	check_address(p, T0 + 10005, CODE + 5, "again", 5);
+	check_address(p, T0 + 9365, CODE + 5, "again", 5);
+	check_address(p, T0 + 9355, CODE + 5, "[unknown]", CODE + 5);
+	process_table_expire(table, T0 + 20000);
+	assert_int_equal(p->n_past, 0);
+	check_address(p, T0 + 20001, CODE + 5, "again", 5);
+}
+
 /* An exec by a thread that is not the main one: the main one's exit comes first. */
 static void test_exec_by_thread(void **state)
 {
@@ -650,6 +672,7 @@ int main(void)
 		TEST(test_loader),
 		TEST(test_private),
 		TEST(test_fork_exec_exit),
+		TEST(test_endless_exec),
 		TEST(test_exec_by_thread),
 		TEST(test_threads),
 		TEST(test_many_short_lived),
