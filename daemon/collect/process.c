@@ -399,7 +399,7 @@ static void load_some(struct process_table *t)
 
 int process_table_poll(struct process_table *t)
 {
-	int r = 0;
+	int r = 0, scanned;
 
 	t->now_mono_ns = mono_now_ns();
 	t->mono_to_boot_ns = read_mono_to_boot();
@@ -410,6 +410,7 @@ int process_table_poll(struct process_table *t)
 	if (t->sideband)
 		r = sideband_poll(t->sideband, event_apply, t);
 	t->rescan |= r > 0;
+	r = MIN(r, 0);
 	t->now_mono_ns = mono_now_ns();
 	if (t->rescan && t->now_mono_ns - t->rescan_mono_ns >= RESCAN_PAUSE_NS) {
 		t->rescan = false;

@@ -594,6 +594,34 @@ static void test_resync(void **state)
 	assert_int_equal(stats().resyncs, before + 1);
 }
 
+static void lose_records(uint64_t ago_ns)
+{
+	table->rescan = true;
+	table->rescan_mono_ns = mono_now_ns() - ago_ns;
+	assert_int_equal(process_table_poll(table), 0);
+}
+
+/* Records are lost all the time: all of /proc is read for a hundredth of it. */
+static void test_rescan(void **state)
+{
+	start_table(0);
+	put_process(50, "late", 1000);
+	lose_records(NSEC_PER_SEC / 2);
+	assert_null(table_newest(table, 50));
+	lose_records(NSEC_PER_SEC);
+	assert_non_null(table_newest(table, 50));
+	assert_false(table->rescan);
+	assert_true(table->rescan_took_ns > 0);
+	put_process(51, "later", 1000);
+	table->rescan_took_ns = NSEC_PER_SEC;
+	lose_records(99 * NSEC_PER_SEC);
+	assert_null(table_newest(table, 51));
+	lose_records(100 * NSEC_PER_SEC);
+	assert_non_null(table_newest(table, 51));
+	assert_in_range(table->rescan_took_ns, 1, NSEC_PER_SEC - 1);
+	assert_int_equal(stats().resyncs, 2);
+}
+
 static void test_data(void **state)
 {
 	struct binary_ref b;
@@ -678,6 +706,7 @@ int main(void)
 		TEST(test_many_short_lived),
 		TEST(test_limit),
 		TEST(test_resync),
+		TEST(test_rescan),
 		TEST(test_data),
 		TEST(test_sharing),
 		TEST(test_many_mappings),
