@@ -535,6 +535,7 @@ int snapshot_scan(struct process_table *t)
 struct process *snapshot_find(struct process_table *t, uint32_t tgid, uint64_t start)
 {
 	_cleanup_close_ int pid_fd = proc_open_pid(t->proc_fd, tgid);
+	const struct process *newest = table_newest(t, tgid);
 	struct proc_stat st;
 	uint64_t lo, hi;
 
@@ -542,6 +543,10 @@ struct process *snapshot_find(struct process_table *t, uint32_t tgid, uint64_t s
 		return NULL;
 	tick_interval(t, st.start_ticks, &lo, &hi);
 	if (start && (start < lo || start > hi))
+		return NULL;
+	/* Two of one number within a tick: which of them is there cannot be told. */
+	if (start && newest && overlaps(newest, lo, hi) && newest->start_lo == newest->start_hi &&
+	    newest->start_lo != start)
 		return NULL;
 	return add_from_stat(t, &st);
 }

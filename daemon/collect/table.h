@@ -148,7 +148,7 @@ const char *path_base_name(const char *path);
 
 /* Creates what /proc lists and is not known, ends what it does not list any more. */
 int snapshot_scan(struct process_table *t);
-/* From /proc, if it is there with that start (0: any): NULL with *ret_gone set when it is not. */
+/* From /proc, if it is there with that start (0: any) and no other known one may be it; else NULL. */
 struct process *snapshot_find(struct process_table *t, uint32_t tgid, uint64_t start);
 /* Reads all that /proc knows: attributes and mappings. A process that has gone is given up. */
 void snapshot_load(struct process *p);

@@ -287,6 +287,12 @@ static void test_reuse(void **state)
 	assert_ptr_not_equal(ghost, new);
 	assert_string_equal(labels_of(ghost).comm, "[unknown]");
 	assert_ptr_equal(process_find(table, 50, 1001 * TICK), new);
+	/* Nor is one that started in the same tick. */
+	ghost = process_find(table, 50, 1001 * TICK + 5);
+	assert_ptr_not_equal(ghost, new);
+	assert_string_equal(labels_of(ghost).comm, "[unknown]");
+	assert_ptr_equal(process_find(table, 50, 1001 * TICK), new);
+	assert_string_equal(labels_of(new).comm, "new");
 	process_table_expire(table, UINT64_MAX);
 	assert_int_equal(stats().exited, 0);
 	assert_int_equal(stats().processes, 1);
