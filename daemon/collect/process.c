@@ -11,8 +11,9 @@
 #define MAPPINGS_DEFAULT 4096
 #define FDS_DEFAULT 512
 #define PODS_DEFAULT "/var/log/pods"
-/* After lost records: how often all of /proc is listed at most. */
+/* After lost records all of /proc is listed at most so often, and for at most 1 % of the time. */
 #define RESCAN_PAUSE_NS NSEC_PER_SEC
+#define RESCAN_PAUSE_SHARE 100
 /* Processes that were there before us are read by and by, so that they may exit and still be known. */
 #define LOADS_PER_POLL 64
 #define LOADS_NS (2 * NSEC_PER_MSEC)
@@ -397,6 +398,21 @@ static void load_some(struct process_table *t)
 	}
 }
 
+static int rescan(struct process_table *t)
+{
+	uint64_t pause = MAX(RESCAN_PAUSE_NS, RESCAN_PAUSE_SHARE * t->rescan_took_ns);
+	int r;
+
+	if (!t->rescan || t->now_mono_ns - t->rescan_mono_ns < pause)
+		return 0;
+	t->rescan = false;
+	t->rescan_mono_ns = t->now_mono_ns;
+	t->resyncs++;
+	r = snapshot_scan(t);
+	t->rescan_took_ns = mono_now_ns() - t->rescan_mono_ns;
+	return r;
+}
+
 int process_table_poll(struct process_table *t)
 {
 	int r = 0, scanned;
@@ -412,14 +428,9 @@ int process_table_poll(struct process_table *t)
 	t->rescan |= r > 0;
 	r = MIN(r, 0);
 	t->now_mono_ns = mono_now_ns();
-	if (t->rescan && t->now_mono_ns - t->rescan_mono_ns >= RESCAN_PAUSE_NS) {
-		t->rescan = false;
-		t->rescan_mono_ns = t->now_mono_ns;
-		t->resyncs++;
-		r = snapshot_scan(t);
-	}
+	scanned = rescan(t);
 	load_some(t);
-	return MIN(r, 0);
+	return MIN(r, scanned);
 }
 
 static bool expire_one(struct process *p, uint64_t mono_ns)
@@ -574,6 +585,7 @@ void process_table_stats(const struct process_table *t, struct process_stats *re
 		.evicted_processes = t->evicted,
 		.refused_mappings = t->refused_mappings,
 		.dropped_images = t->dropped_images,
+		.refused_names = t->refused_names,
 		.bytes = t->names.bytes + t->n_thread_names * sizeof(struct thread_name),
 	};
 	struct binaries_stats b;

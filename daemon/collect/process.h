@@ -95,6 +95,8 @@ struct process_stats {
 	uint64_t evicted_processes;
 	uint64_t refused_mappings;
 	uint64_t dropped_images; /* that exec replaced, too many within one window */
+	uint64_t
+		refused_names; /* of threads beyond the limits, each time that one is told or asked for */
 	uint64_t bytes;
 };
 void process_table_stats(const struct process_table *t, struct process_stats *ret);

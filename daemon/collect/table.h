@@ -114,12 +114,12 @@ struct process_table {
 	uint64_t scan;
 	uint64_t window;
 	bool rescan; /* records were lost */
-	uint64_t rescan_mono_ns;
+	uint64_t rescan_mono_ns, rescan_took_ns;
 
 	ksymbol_fn ksymbol;
 	void *ksymbol_ctx;
 
-	uint64_t resyncs, evicted, refused_mappings, dropped_images;
+	uint64_t resyncs, evicted, refused_mappings, dropped_images, refused_names;
 };
 
 /* ---- process.c ------------------------------------------------------------------------------------------ */
@@ -170,7 +170,7 @@ bool is_loader(const char *name);
 
 /* ---- thread-name.c ----------------------------------------------------------------------------------- */
 
-/* Takes a reference of its own. Above the limits the name is not kept. */
+/* Takes a reference of its own. Above the limits the name is not kept, which is counted. */
 void thread_set_name(struct process *p, uint32_t tid, struct name *name);
 struct name *thread_get_name(struct process *p, uint32_t tid); /* borrowed, or NULL */
 void thread_exit(struct process *p, uint32_t tid, uint64_t mono_ns);

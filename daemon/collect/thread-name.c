@@ -47,8 +47,10 @@ void thread_set_name(struct process *p, uint32_t tid, struct name *name)
 		return;
 	}
 	if (p->n_threads >= NAMES_PER_PROCESS_MAX || t->n_thread_names >= NAMES_MAX ||
-	    ARRAY_GROW(p->threads, p->cap_threads, p->n_threads + 1) < 0)
+	    ARRAY_GROW(p->threads, p->cap_threads, p->n_threads + 1) < 0) {
+		t->refused_names++;
 		return;
+	}
 	memmove(p->threads + at + 1, p->threads + at, (p->n_threads - at) * sizeof(*p->threads));
 	p->threads[at] = (struct thread_name){ .tid = tid, .name = name_ref(name) };
 	p->n_threads++;

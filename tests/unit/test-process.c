@@ -513,7 +513,8 @@ static void test_threads(void **state)
 		comm_event(50, 100 + i, name, false, T0 + 10);
 	}
 	assert_string_equal(process_thread_name(p, 100), "req-0");
-	assert_true(p->n_threads <= 32768);
+	assert_int_equal(p->n_threads, 32768);
+	assert_int_equal(stats().refused_names, 100000 - (32768 - 1));
 	for (uint32_t i = 0; i < 100000; i++)
 		exit_event(50, 100 + i, T0 + 20);
 	process_table_expire(table, T0 + 21);
