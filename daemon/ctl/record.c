@@ -26,8 +26,12 @@ static void show_progress(const struct recording *rec, const Sysprofd__V1__Recor
 
 	if (!rec->terminal)
 		return;
-	fprintf(stderr, "\r%.0f of %.0f s, %s samples, %s lost \x1b[K", m->elapsed_seconds,
-		rec->seconds, human_count(m->samples, n), human_count(m->lost, lost));
+	fprintf(stderr, "\r%.0f of %.0f s", m->elapsed_seconds, rec->seconds);
+	/* Who does not see everything is not told before the end. */
+	if (m->samples)
+		fprintf(stderr, ", %s samples, %s lost", human_count(m->samples, n),
+			human_count(m->lost, lost));
+	fputs(" \x1b[K", stderr);
 	fflush(stderr);
 }
 

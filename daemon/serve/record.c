@@ -86,6 +86,9 @@ static int read_session(struct record *c, bool finish)
 	uint64_t samples = 0, lost = 0;
 	int r = s->ops->record_read(s->ops_ctx, c->session, &samples, &lost, finish ? &p : NULL);
 
+	/* How busy others are is nothing to those who do not see them; losses are the host's, as everywhere. */
+	if (!c->selection.visibility.all)
+		samples = p ? p->samples : 0;
 	if (r >= 0)
 		r = encode(c, samples, lost, p);
 	profile_free(p);
