@@ -100,7 +100,9 @@ static inline const char *str_skip_prefix(const char *s, const char *prefix)
 
 static inline int negative_errno(void)
 {
-	return errno > 0 ? -errno : -EIO;
+	int r = -errno;
+
+	return r < 0 ? r : -EIO;
 }
 
 /*

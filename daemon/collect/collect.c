@@ -127,7 +127,7 @@ static int configure_shared(struct collector *c)
 	ring = power_of_two(CLAMP(ring >> c->shrink, 1U << 16, 1U << 28));
 	/* Room for the distinct stacks of a window several times over: an entry that is overwritten costs a
 	 * repeated record, no more. */
-	seen = power_of_two(c->o.count_entries ?: 4096.0 * ((c->cpus_possible + 1) / 2) * 4);
+	seen = power_of_two(c->o.count_entries ?: (1U << 14) * ((c->cpus_possible + 1) / 2));
 	seen = CLAMP(seen, 1U << 13, 1U << 16) >> c->shrink;
 	r = bpf_map__set_max_entries(skel->maps.ring, ring);
 	if (r == 0)
@@ -417,7 +417,7 @@ static int start(struct collector *c, const struct collect_options *o, char **re
 		r = ring_open(c);
 	if (r == 0)
 		r = find_programs(c);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	c->window = c->skel->bss->window;
 	attach(c);

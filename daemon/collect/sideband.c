@@ -325,7 +325,7 @@ static struct ring *ring_of(struct sideband *sb, int cpu)
 /* 1 when it was opened now. */
 static int cpu_ensure(struct sideband *sb, int cpu)
 {
-	struct ring *have = ring_of(sb, cpu), fresh;
+	struct ring *have = ring_of(sb, cpu), fresh = {};
 	int r;
 
 	if (have && have->page)

@@ -117,9 +117,9 @@ static void head_text(const Sysprofd__V1__StatusResponse *m, const struct text *
 	strbuf_printf(&line, ", up %s, %s windows, %s processes known",
 		      human_duration((uint64_t)(MAX(m->uptime_seconds, 0.0) * NSEC_PER_SEC), up),
 		      human_count(m->windows, n), human_count(m->processes, (char[HUMAN_MAX]){}));
-	if (!h->clock_synchronized)
-		strbuf_puts(&line, ", clock not synchronised");
 	text_wrap(t, line.data ?: "", 2, out);
+	if (!h->clock_synchronized)
+		text_wrap(t, "clock: not synchronised", 2, out);
 }
 
 static uint64_t sum_of(Sysprofd__V1__Loss *const *losses, size_t n, bool folded)

@@ -108,8 +108,11 @@ struct series {
 	uint32_t tid; /* 0: the whole process (syscalls) */
 	uint32_t uid;
 	uint32_t flags; /* enum series_flags */
+	uint32_t unused; /* 0, for a hole: series are hashed and compared as bytes */
 	uint64_t start; /* of the process: ns since boot */
 };
+_Static_assert(sizeof(struct series) == (LABEL_N + 5) * sizeof(uint32_t) + sizeof(uint64_t),
+	       "a hole in struct series would have to be named");
 
 enum series_flags {
 	SERIES_KERNEL_THREAD = 1,

@@ -111,6 +111,8 @@ static void join_equal(struct label_values *v)
 {
 	size_t n = 0;
 
+	if (v->n == 0)
+		return;
 	qsort(v->values, v->n, sizeof(*v->values), name_compare);
 	for (size_t i = 0; i < v->n; i++) {
 		if (n > 0 && streq(v->values[n - 1].value, v->values[i].value)) {

@@ -76,7 +76,7 @@ static int lex_number_text(struct json_lexer *x, struct strbuf *text)
 static int read_signed(struct json_lexer *x, int64_t min, int64_t max, int64_t *ret)
 {
 	_cleanup_(strbuf_done) struct strbuf text = {};
-	struct integer v;
+	struct integer v = {};
 	int r = lex_number_text(x, &text);
 
 	if (r < 0)
@@ -95,7 +95,7 @@ static int read_signed(struct json_lexer *x, int64_t min, int64_t max, int64_t *
 static int read_unsigned(struct json_lexer *x, uint64_t max, uint64_t *ret)
 {
 	_cleanup_(strbuf_done) struct strbuf text = {};
-	struct integer v;
+	struct integer v = {};
 	int r = lex_number_text(x, &text);
 
 	if (r < 0)
@@ -151,7 +151,7 @@ static int read_enum(struct json_lexer *x, const ProtobufCEnumDescriptor *d, int
 {
 	_cleanup_(strbuf_done) struct strbuf name = {};
 	const ProtobufCEnumValue *v;
-	int64_t number;
+	int64_t number = 0;
 	int r;
 
 	if (json_peek(x) != '"') {

@@ -433,7 +433,7 @@ static int bind_path(struct server *s)
 
 	if (str_empty(path) || strlen(path) >= sizeof(a.sun_path))
 		return -ENAMETOOLONG;
-	strcpy(a.sun_path, path);
+	memcpy(a.sun_path, path, strlen(path) + 1);
 	r = remove_stale(&a);
 	if (r < 0)
 		return r;

@@ -101,16 +101,27 @@ static frame_pointers void walk(unsigned depth);
 		walk(depth);                               \
 		__asm__ volatile("" ::"r"(n));             \
 	}
-STEP(0)
-STEP(1)
-STEP(2)
-STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(10) STEP(11) STEP(12) STEP(13) STEP(14)
-	STEP(15)
+STEP(0);
+STEP(1);
+STEP(2);
+STEP(3);
+STEP(4);
+STEP(5);
+STEP(6);
+STEP(7);
+STEP(8);
+STEP(9);
+STEP(10);
+STEP(11);
+STEP(12);
+STEP(13);
+STEP(14);
+STEP(15);
 
-		static void (*const steps[])(unsigned) = {
-			step0, step1, step2,  step3,  step4,  step5,  step6,  step7,
-			step8, step9, step10, step11, step12, step13, step14, step15,
-		};
+static void (*const steps[])(unsigned) = {
+	step0, step1, step2,  step3,  step4,  step5,  step6,  step7,
+	step8, step9, step10, step11, step12, step13, step14, step15,
+};
 
 static frame_pointers void walk(unsigned depth)
 {

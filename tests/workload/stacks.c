@@ -35,14 +35,23 @@ static inline __attribute__((always_inline)) void go_on(int depth)
 		go_on(depth);                                 \
 		sink++;                                       \
 	}
-STEP(s0)
-STEP(s1)
-STEP(s2)
-STEP(s3) STEP(s4) STEP(s5) STEP(s6) STEP(s7) STEP(s8) STEP(s9) STEP(s10) STEP(s11) STEP(s12)
-	STEP(s13) STEP(s14)
+STEP(s0);
+STEP(s1);
+STEP(s2);
+STEP(s3);
+STEP(s4);
+STEP(s5);
+STEP(s6);
+STEP(s7);
+STEP(s8);
+STEP(s9);
+STEP(s10);
+STEP(s11);
+STEP(s12);
+STEP(s13);
+STEP(s14);
 
-		static step_fn steps[15] = { s0, s1, s2,  s3,  s4,  s5,	 s6, s7,
-					     s8, s9, s10, s11, s12, s13, s14 };
+static step_fn steps[15] = { s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14 };
 
 int main(int argc, char **argv)
 {
