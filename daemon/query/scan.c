@@ -17,7 +17,7 @@ struct scan {
 	struct profile *p; /* the merge's */
 	store_scan_fn fn;
 	void *ctx;
-	bool *stored; /* for src->closed, then src->open: seen in the store already */
+	bool *met; /* for src->closed, then src->open: met in the store, or as a closed one, already */
 	bool any; /* a bucket was visited, in the range or beside it */
 	bool used; /* one in the range was */
 	bool beyond; /* one behind the range was */
@@ -150,15 +150,21 @@ static bool same_bucket(const struct bucket_meta *a, const struct bucket_meta *b
 	return a->start_wall_ns == b->start_wall_ns && streq(a->boot_id, b->boot_id);
 }
 
+/* `open` may have closed after it was copied, and then there is more in the other. */
+static void meet(struct scan *s, const struct bucket_meta *meta)
+{
+	if (s->src->open)
+		s->met[s->src->n_closed] |= same_bucket(&s->src->open->meta, meta);
+}
+
 static int on_stored(void *ctx, const struct dict *d, const struct bucket_meta *meta,
 		     const struct columns *columns)
 {
 	struct scan *s = ctx;
 
 	for (size_t i = 0; i < s->src->n_closed; i++)
-		s->stored[i] |= same_bucket(&s->src->closed[i]->meta, meta);
-	if (s->src->open)
-		s->stored[s->src->n_closed] |= same_bucket(&s->src->open->meta, meta);
+		s->met[i] |= same_bucket(&s->src->closed[i]->meta, meta);
+	meet(s, meta);
 	return visit(s, d, meta, columns, false);
 }
 
@@ -185,8 +191,10 @@ static int scan_memory(struct scan *s)
 
 		if (src->cancelled && __atomic_load_n(src->cancelled, __ATOMIC_RELAXED))
 			return -ECANCELED;
-		if (s->stored[i])
+		if (s->met[i])
 			continue;
+		if (!open)
+			meet(s, &b->meta);
 		r = visit(s, b->dict, &b->meta, &b->columns[s->sel->type], open);
 		if (r != 0)
 			return r;
@@ -214,13 +222,13 @@ int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn
 {
 	const struct selection *sel = m->sel;
 	struct profile *p = m->p;
-	_cleanup_free_ bool *stored = new0(bool, src->n_closed + 1);
+	_cleanup_free_ bool *met = new0(bool, src->n_closed + 1);
 	struct scan s = {
-		.src = src, .sel = sel, .merge = m, .p = p, .fn = fn, .ctx = ctx, .stored = stored
+		.src = src, .sel = sel, .merge = m, .p = p, .fn = fn, .ctx = ctx, .met = met
 	};
 	int r;
 
-	if (!stored)
+	if (!met)
 		return -ENOMEM;
 	/* Without any bucket, the answer covers what was asked for, as a gap. */
 	p->from_wall_ns = sel->from_wall_ns;

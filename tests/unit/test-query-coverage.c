@@ -197,7 +197,7 @@ static void test_no_double_count(void **state)
 {
 	struct store_reader reader = {};
 	struct selection s = whole(PROFILE_ON_CPU);
-	_cleanup_(bucket_free_p) struct bucket *closed = NULL,
+	_cleanup_(bucket_free_p) struct bucket *closed = NULL, *grown = NULL,
 					       *open = make_bucket(T0 + 20 * SEC, 0);
 	const struct bucket *list[2];
 	struct query_source src = { .reader = &reader, .open = open };
@@ -222,7 +222,15 @@ static void test_no_double_count(void **state)
 	p = merged(&src, &s, 0);
 	assert_int_equal(p->total, 7 * 1000);
 	profile_free(p);
-	/* The open bucket was closed and stored meanwhile, with more in it. */
+	/* The open bucket was closed meanwhile, with more in it: not stored yet, then stored. */
+	assert_int_equal(bucket_copy(open, &grown), 0);
+	on_cpu(grown, app, "main", 2, 8);
+	list[1] = grown;
+	src.n_closed = 2;
+	p = merged(&src, &s, 0);
+	assert_int_equal(p->total, 15 * 1000);
+	profile_free(p);
+	src.n_closed = 1;
 	reader.n = 2;
 	on_cpu(stored(&reader, T0 + 20 * SEC), app, "main", 2, 8);
 	p = merged(&src, &s, 0);
