@@ -214,12 +214,15 @@ static bool any_on(const struct collector *c, enum source from)
 }
 
 /*
- * After a refused load. Where memory was short (a small machine, a cgroup's limit) all maps get smaller. Else
- * the source whose program was refused gets another attempt or goes; when that is unknown, or the source was
- * gone and another one uses the program, all waits go. False when nothing is left to try.
+ * After a refused load. Where memory was short (a small machine, a cgroup's limit) all maps get smaller, unless
+ * only the full size will do. Else the source whose program was refused gets another attempt or goes; when that is
+ * unknown, or the source was gone and another one uses the program, all waits go. False when nothing is left to
+ * try.
  */
 static bool give_way(struct collector *c, int error, enum source culprit, const char *why)
 {
+	if (error == -ENOMEM && c->o.full_size)
+		return false;
 	if (error == -ENOMEM && c->shrink < MAX_SHRINK) {
 		c->shrink++;
 		return true;
@@ -393,7 +396,7 @@ static char *first_reason(const struct collector *c)
 		if ((c->o.burst ? s == SOURCE_ON_CPU : c->o.enabled[s]) &&
 		    asprintf(&why, "%s: %s", source_names[s], c->sources[s].state.text) < 0)
 			why = NULL;
-	return why;
+	return why ?: strdup("nothing is enabled");
 }
 
 static int start(struct collector *c, const struct collect_options *o, char **ret_why)
@@ -421,6 +424,8 @@ static int start(struct collector *c, const struct collect_options *o, char **re
 		return r;
 	c->window = c->skel->bss->window;
 	attach(c);
+	c->o.places = NULL;
+	c->hooks.finish_task_switch = NULL;
 	c->window_mono_ns = mono_now_ns();
 	return any_on(c, 0) ? 0 : -EOPNOTSUPP;
 }

@@ -2,7 +2,8 @@
 /*
  * The kernel side as seen from the daemon: load, attach, swap windows, drain.
  *
- * Everything here is called by one thread, the drain thread, and may block for a grace period (15 ms).
+ * Everything here is called by one thread, the drain thread, and may block for a grace period (15 ms); only
+ * made and freed may a collector be by another one, which takes the verifier's time.
  * collector_drain() turns one window of kernel counts into a slice; the slice is self-contained.
  */
 #pragma once
@@ -23,7 +24,7 @@ struct collect_options {
 	uint32_t count_entries; /* per count map and set; 0: by CPUs, rate and slice */
 	uint32_t ring_bytes; /* 0: 1 MiB per 4 CPUs, at least 1 MiB, a power of two */
 	uint64_t slice_ns; /* the longest window: sizes maps */
-	const struct kernel_places *places; /* outlives the collector; NULL: not known */
+	const struct kernel_places *places; /* read while the collector is made; NULL: not known */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
 	unsigned
 		skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
@@ -32,6 +33,7 @@ struct collect_options {
 	const uint32_t *only_tgids;
 	size_t n_only_tgids;
 	bool burst; /* on-CPU alone, maps of its own */
+	bool full_size; /* smaller maps would not do where memory is short for these */
 };
 
 struct collector;
@@ -133,5 +135,14 @@ int collector_poll(struct collector *c);
  * progress are walked as well (task iterator), so that every blocked thread shows in the bucket.
  */
 int collector_drain(struct collector *c, bool bucket_end, struct slice **ret);
+/*
+ * From one collector to another that runs beside it: closes the window of both at the same moment. The old one's
+ * is a bucket's last; the new one's, whose events both have counted, is thrown away. Two programs count an event
+ * one after the other, and nothing tells the second what the first has done: an event in whose middle the windows
+ * are closed may be told twice, one that comes between the two stores (100 ns) not at all. Waits in progress are
+ * told up to here, and on from here; of a futex call in progress only the part since the new collector came, when
+ * it returns.
+ */
+int collector_hand_over(struct collector *old, struct collector *fresh, struct slice **ret);
 
 uint64_t collector_map_bytes(const struct collector *c); /* memory of all maps (fdinfo memlock) */

@@ -201,14 +201,12 @@ static void drain_sources(struct collector *c, unsigned set, struct slice *s)
 	}
 }
 
-static void before_swap(struct collector *c, bool bucket_end, struct slice *s)
+static void before_swap(struct collector *c, enum source i, bool bucket_end, struct slice *s)
 {
-	for (int i = 0; i < SOURCE_N; i++) {
-		const struct source_ops *ops = source_ops_of(i);
+	const struct source_ops *ops = source_ops_of(i);
 
-		if (c->sources[i].on && ops->before_swap)
-			note_failure(c, i, "walk of waits", ops->before_swap(c, bucket_end, s));
-	}
+	if (c->sources[i].on && ops->before_swap)
+		note_failure(c, i, "walk of waits", ops->before_swap(c, bucket_end, s));
 }
 
 static uint32_t count_online(void)
@@ -220,35 +218,96 @@ static uint32_t count_online(void)
 	return cpu_set_count(&online);
 }
 
-/*
- * Once the window is flipped the slice is handed out whatever fails: what is missing of it is booked as lost,
- * and the programs and the daemon agree on which window is open.
- */
-int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
+static struct slice *new_slice(struct collector *c)
 {
 	struct slice *s = new0(struct slice, 1);
-	unsigned set = c->window & 1;
-	int r;
 
 	if (!s)
-		return -ENOMEM;
+		return NULL;
 	for (int i = 0; i < SOURCE_N; i++)
 		c->sources[i].failure[0] = 0;
 	s->window = c->window;
 	s->mono_start_ns = c->window_mono_ns;
 	s->cpus_online = count_online();
-	before_swap(c, bucket_end, s);
-	__atomic_store_n(&c->skel->bss->window, c->window + 1, __ATOMIC_RELEASE);
-	s->mono_end_ns = c->window_mono_ns = mono_now_ns();
-	wait_for_grace(c);
-	/* Stacks that could not be read are missed by their counts. */
-	(void)ring_consume(c);
+	return s;
+}
+
+static void set_window(struct collector *c, uint32_t window)
+{
+	__atomic_store_n(&c->skel->bss->window, window, __ATOMIC_RELEASE);
+}
+
+/*
+ * Once the window is flipped the slice is handed out whatever fails: what is missing of it is booked as lost,
+ * and the programs and the daemon agree on which window is open.
+ */
+static void finish_drain(struct collector *c, struct slice *s)
+{
+	unsigned set = s->window & 1;
+	int r;
+
 	ring_take(c, s);
 	r = drain_accounts(c, set, s);
 	for (int i = 0; i < SOURCE_N; i++)
 		note_failure(c, i, "accounting", r);
 	drain_sources(c, set, s);
 	drain_misses(c, s);
+}
+
+int collector_drain(struct collector *c, bool bucket_end, struct slice **ret)
+{
+	struct slice *s = new_slice(c);
+
+	if (!s)
+		return -ENOMEM;
+	for (int i = 0; i < SOURCE_N; i++)
+		before_swap(c, i, bucket_end, s);
+	set_window(c, c->window + 1);
+	s->mono_end_ns = c->window_mono_ns = mono_now_ns();
+	wait_for_grace(c);
+	/* Stacks that could not be read are missed by their counts. */
+	(void)ring_consume(c);
+	finish_drain(c, s);
 	*ret = s;
+	return 0;
+}
+
+/* ---- from one collector to the next ---------------------------------------------------------------- */
+
+static void before_hand_over(struct collector *old, struct slice *last, struct collector *fresh,
+			     struct slice *twice)
+{
+	for (int i = 0; i < SOURCE_N; i++) {
+		const struct source_ops *ops = source_ops_of(i);
+
+		if (old->sources[i].on && fresh->sources[i].on && ops->hand_over) {
+			note_failure(old, i, "walk of waits", ops->hand_over(old, fresh));
+			continue;
+		}
+		before_swap(old, i, true, last);
+		before_swap(fresh, i, false, twice);
+	}
+}
+
+int collector_hand_over(struct collector *old, struct collector *fresh, struct slice **ret)
+{
+	_cleanup_(slice_free_p) struct slice *last = new_slice(old), *twice = new_slice(fresh);
+
+	if (!last || !twice)
+		return -ENOMEM;
+	before_hand_over(old, last, fresh, twice);
+	/* The page is there then: nothing but an interrupt comes between the two stores that count. */
+	set_window(fresh, fresh->window);
+	set_window(old, old->window + 1);
+	set_window(fresh, fresh->window + 1);
+	last->mono_end_ns = twice->mono_end_ns = mono_now_ns();
+	old->window_mono_ns = fresh->window_mono_ns = last->mono_end_ns;
+	wait_for_grace(old);
+	/* What the rings bring from here on is told by the new one alone. */
+	(void)ring_consume(old);
+	(void)ring_consume(fresh);
+	finish_drain(old, last);
+	finish_drain(fresh, twice);
+	*ret = TAKE_PTR(last);
 	return 0;
 }

@@ -31,6 +31,8 @@ struct source_ops {
 	int (*poll)(struct collector *c, uint64_t mono_ns);
 	/* The window is still open: waits in progress at a bucket's end. */
 	int (*before_swap)(struct collector *c, bool bucket_end, struct slice *s);
+	/* Instead of it where a source goes over to another collector: `fresh` is to begin where `old` ends. */
+	int (*hand_over)(struct collector *old, struct collector *fresh);
 	/* The window's accounts, one per possible CPU in the order of c->possible, before they are added up. */
 	void (*correct)(struct collector *c, struct account *per_cpu);
 	/* No program writes the set any more: move its counts into s, leave the set empty. */

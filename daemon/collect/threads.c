@@ -28,7 +28,7 @@ static uint32_t find(const struct thread_table *t, uint32_t tid, uint64_t thread
 	return index_find(&t->by_key, key_hash(tid, thread_start), key_equal, t->threads, &k);
 }
 
-struct thread *thread_find(struct thread_table *t, uint32_t tid, uint64_t thread_start)
+struct thread *thread_find(const struct thread_table *t, uint32_t tid, uint64_t thread_start)
 {
 	uint32_t id = find(t, tid, thread_start);
 

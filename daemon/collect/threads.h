@@ -53,7 +53,7 @@ bool thread_tell(struct thread *th, const struct thread_record *rec, struct slic
 void thread_forget_stack(struct thread *th);
 
 /* NULL when it is not known; _get makes it then, and returns NULL without room, counted. */
-struct thread *thread_find(struct thread_table *t, uint32_t tid, uint64_t thread_start);
+struct thread *thread_find(const struct thread_table *t, uint32_t tid, uint64_t thread_start);
 struct thread *thread_get(struct thread_table *t, const struct thread_record *rec);
 void thread_drop(struct thread_table *t, uint32_t tid, uint64_t thread_start);
 

@@ -39,6 +39,7 @@ struct open_wait {
 
 struct waits {
 	struct thread_table threads;
+	const struct thread_table *before; /* those of the collector that hands over, meanwhile */
 	struct bpf_link *totals, *waits; /* the iterators */
 	struct remote_reader *reader;
 	uint64_t threshold_ns;
@@ -208,6 +209,21 @@ static int run_iterator(struct waits *w, struct bpf_link *link, reading_fn each)
 	}
 }
 
+/*
+ * Of a wait in progress the collector before has told the time up to its own reading, a moment ago; of a thread
+ * that it does not know yet, nothing.
+ */
+static int go_on_from(struct waits *w, struct thread *th, const struct thread_record *rec)
+{
+	const struct thread *before = thread_find(w->before, rec->tid, rec->thread_start);
+	struct thread_record then = *rec;
+
+	if (!before)
+		return 0;
+	then.now_mono_ns = MIN(rec->now_mono_ns, before->now_mono_ns);
+	return tell(w, th, &then);
+}
+
 static int on_thread(struct waits *w, const struct thread_record *rec,
 		     const struct wait_record *wait, const uint64_t *ips)
 {
@@ -225,6 +241,8 @@ static int on_thread(struct waits *w, const struct thread_record *rec,
 	th->seen = w->threads.reading;
 	if (th->stack_since_ns != rec->since_mono_ns)
 		thread_forget_stack(th);
+	if (w->before)
+		return go_on_from(w, th, rec);
 	/* Without memory its time is told later, but the wait's part was ours to take now. */
 	if (tell(w, th, rec) < 0 || (wait && keep_open_wait(w, rec, wait, ips) < 0))
 		w->threads.refused++;
@@ -334,6 +352,27 @@ static int waits_before_swap(struct collector *c, bool bucket_end, struct slice 
 	if (r < 0 || !bucket_end)
 		return r;
 	return read_user_stacks(w);
+}
+
+/*
+ * One reading right after the other. Both count on: of a wait that ended between the two, which is less than it
+ * takes to read all threads once, the part that lies there is told by neither.
+ */
+static int waits_hand_over(struct collector *old, struct collector *fresh)
+{
+	struct waits *w = waits_of(old), *next = waits_of(fresh);
+	int r, k;
+
+	w->n_open = w->n_ips = 0;
+	r = read_threads(w, true);
+	/* Marks the waits in progress that are kept as told so far, for their ends. */
+	next->before = &w->threads;
+	k = read_threads(next, true);
+	next->before = NULL;
+	if (r == 0)
+		r = k;
+	k = read_user_stacks(w);
+	return r < 0 ? r : k;
 }
 
 /* ---- the slice --------------------------------------------------------------------------------------- */
@@ -690,6 +729,7 @@ const struct source_ops waits_ops = {
 	.configure = waits_configure,
 	.attach = waits_attach,
 	.before_swap = waits_before_swap,
+	.hand_over = waits_hand_over,
 	.drain = waits_drain,
 	.record = waits_record,
 	.free = waits_free,

@@ -449,6 +449,38 @@ int config_new(struct config **ret)
 	return 0;
 }
 
+static bool value_equal(const struct setting *s, const void *a, const void *b)
+{
+	switch (s->kind) {
+	case KIND_BOOL:
+		return *(const bool *)a == *(const bool *)b;
+	case KIND_CHOICE:
+		return *(const unsigned *)a == *(const unsigned *)b;
+	case KIND_REAL:
+		return *(const double *)a == *(const double *)b;
+	case KIND_TEXT:
+		return streq(*(char *const *)a, *(char *const *)b);
+	case KIND_RULE:
+		break;
+	default:
+		return *(const uint64_t *)a == *(const uint64_t *)b;
+	}
+	assert(false);
+	return false;
+}
+
+bool config_section_equal(const struct config *a, const struct config *b, const char *section)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
+		size_t at = settings[i].offset;
+
+		if (streq(settings[i].section, section) &&
+		    !value_equal(&settings[i], (const char *)a + at, (const char *)b + at))
+			return false;
+	}
+	return true;
+}
+
 struct config *config_free(struct config *c)
 {
 	if (!c)

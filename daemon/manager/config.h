@@ -59,5 +59,8 @@ DEFINE_CLEANUP(struct config *, config_free)
  */
 int config_load(struct config *c, const char *path, bool required, struct strbuf *problems);
 
+/* Whether the settings of this section, in which there are no rules, have the same values. */
+bool config_section_equal(const struct config *a, const struct config *b, const char *section);
+
 /* The sample file: every setting with its default, range and help. */
 int config_print_sample(FILE *f);

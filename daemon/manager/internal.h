@@ -7,6 +7,7 @@
 
 #include "manager/archive.h"
 #include "manager/config.h"
+#include "manager/loader.h"
 #include "manager/manager.h"
 #include "manager/recorder.h"
 #include "manager/work.h"
@@ -15,9 +16,21 @@
 
 #define STORED_MAX 8
 
+/* The reload that is under way. */
+struct reload {
+	struct config *config; /* NULL: none */
+	struct recorder_options options; /* made of it */
+	struct loader *loader;
+	sd_event_source *source; /* of the loader's end */
+	int replaced_fd; /* eventfd: the drain thread has left `result` */
+	int result;
+	bool again; /* another SIGHUP came meanwhile */
+};
+
 struct manager {
 	struct manager_options options;
 	struct config *config; /* at the start: names and paths do not change while running */
+	struct config *reloaded; /* what the rest follows since the last reload, or NULL */
 	uint64_t start_mono_ns;
 
 	sd_event *event;
@@ -26,6 +39,7 @@ struct manager {
 	struct recorder *recorder;
 	struct server *server;
 	struct work work;
+	struct reload reload;
 
 	uint64_t watchdog_ns; /* 0: none wanted */
 
@@ -36,6 +50,17 @@ struct manager {
 	uint64_t stored_dropped;
 	int stored_fd; /* eventfd */
 };
+
+/* manager.c */
+int manager_load_config(const struct manager_options *o, struct config **ret,
+			struct strbuf *problems);
+void manager_log_problems(const struct strbuf *problems);
+void manager_log_sources(struct manager *m, const struct collect_options *o);
+
+/* reload.c */
+int manager_reload_init(struct manager *m);
+int manager_reload(sd_event_source *s, const struct signalfd_siginfo *si, void *ctx);
+void manager_reload_done(struct manager *m);
 
 /* options.c: the configuration as each stage wants it */
 void manager_recorder_options(struct manager *m, const struct config *c,

@@ -16,7 +16,7 @@
 
 /* ---- configuration ------------------------------------------------------------------------------- */
 
-static void log_problems(const struct strbuf *problems)
+void manager_log_problems(const struct strbuf *problems)
 {
 	_cleanup_free_ char *copy = problems->data ? strdup(problems->data) : NULL;
 	char *save = NULL;
@@ -26,8 +26,8 @@ static void log_problems(const struct strbuf *problems)
 		log_warning("%s", line);
 }
 
-static int load_config(const struct manager_options *o, struct config **ret,
-		       struct strbuf *problems)
+int manager_load_config(const struct manager_options *o, struct config **ret,
+			struct strbuf *problems)
 {
 	_cleanup_(config_free_p) struct config *c = NULL;
 	int n, r;
@@ -45,42 +45,11 @@ int manager_check_config(const struct manager_options *o)
 {
 	_cleanup_(strbuf_done) struct strbuf problems = {};
 	_cleanup_(config_free_p) struct config *c = NULL;
-	int n = load_config(o, &c, &problems);
+	int n = manager_load_config(o, &c, &problems);
 
 	if (n > 0)
 		fputs(problems.data, stderr);
 	return n;
-}
-
-/* What changes while running: [collect], [store] limits, [log]. A bad file changes nothing. */
-static void reload(struct manager *m)
-{
-	_cleanup_(strbuf_done) struct strbuf problems = {};
-	_cleanup_(config_free_p) struct config *c = NULL;
-	struct recorder_options recorder;
-	struct store_options store;
-	_cleanup_free_ char *why = NULL;
-	int n, r;
-
-	n = load_config(&m->options, &c, &problems);
-	if (n != 0) {
-		log_problems(&problems);
-		log_error("Configuration not reloaded: the one before stays in force");
-		return;
-	}
-	manager_recorder_options(m, c, &recorder);
-	r = recorder_reconfigure(m->recorder, &recorder, &why);
-	if (r < 0) {
-		log_error("Configuration not reloaded: %s",
-			  r == -ETIME ? "the drain thread is busy; it may yet take [collect]"
-				      : why ?: strerror(-r));
-		return;
-	}
-	manager_store_options(m, c, &store);
-	archive_reconfigure(m->archive, &store);
-	log_set_level(c->log_level);
-	log_info("Configuration reloaded; [serve], [symbol], [access], paths and "
-		 "max-processes apply from the next start");
 }
 
 /* ---- events --------------------------------------------------------------------------------------- */
@@ -89,15 +58,6 @@ static int on_stop(sd_event_source *s, const struct signalfd_siginfo *si, void *
 {
 	sd_notify(false, "STOPPING=1");
 	return sd_event_exit(sd_event_source_get_event(s), 0);
-}
-
-static int on_reload(sd_event_source *s, const struct signalfd_siginfo *si, void *ctx)
-{
-	sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%llu",
-		   (unsigned long long)(mono_now_ns() / NSEC_PER_USEC));
-	reload(ctx);
-	sd_notify(false, "READY=1");
-	return 0;
 }
 
 static int on_stored(sd_event_source *s, int fd, uint32_t revents, void *ctx)
@@ -154,7 +114,8 @@ static int on_watchdog(sd_event_source *s, uint64_t usec, void *ctx)
 {
 	struct manager *m = ctx;
 	struct recorder_state st;
-	uint64_t patience = MAX(m->watchdog_ns, STUCK_SLICES * m->config->slice_ns);
+	uint64_t slice_ns = (m->reloaded ?: m->config)->slice_ns;
+	uint64_t patience = MAX(m->watchdog_ns, STUCK_SLICES * slice_ns);
 
 	recorder_get_state(m->recorder, &st);
 	if (mono_now_ns() - st.progress_mono_ns < patience)
@@ -194,7 +155,9 @@ static int add_events(struct manager *m)
 	if (r >= 0)
 		r = add_signal(m, SIGINT, on_stop);
 	if (r >= 0)
-		r = add_signal(m, SIGHUP, on_reload);
+		r = add_signal(m, SIGHUP, manager_reload);
+	if (r >= 0)
+		r = manager_reload_init(m);
 	if (r >= 0)
 		r = sd_event_add_io(m->event, NULL, m->stored_fd, EPOLLIN, on_stored, m);
 	if (r >= 0)
@@ -262,11 +225,26 @@ static int start_archive(struct manager *m)
 	return r;
 }
 
+void manager_log_sources(struct manager *m, const struct collect_options *o)
+{
+	struct recorder_state st;
+
+	recorder_get_state(m->recorder, &st);
+	for (unsigned i = 0; i < SOURCE_N; i++) {
+		const char *name = profile_type_name((enum profile_type)i);
+
+		if (o->enabled[i] && !st.source[i].running)
+			log_warning("%s is not recorded: %s", name, st.source[i].text);
+		else
+			log_info("%s: %s%s%s", name, st.source[i].text,
+				 *st.source[i].hook ? " on " : "", st.source[i].hook);
+	}
+}
+
 static int start_recorder(struct manager *m)
 {
 	struct recorder_options o;
 	_cleanup_free_ char *why = NULL;
-	struct recorder_state st;
 	int r;
 
 	manager_recorder_options(m, m->config, &o);
@@ -275,15 +253,7 @@ static int start_recorder(struct manager *m)
 		log_error("Cannot record: %s", why ?: strerror(-r));
 		return r;
 	}
-	recorder_get_state(m->recorder, &st);
-	for (unsigned i = 0; i < SOURCE_N; i++)
-		if (o.collect.enabled[i] && !st.source[i].running)
-			log_warning("%s is not recorded: %s",
-				    profile_type_name((enum profile_type)i), st.source[i].text);
-		else
-			log_info("%s: %s%s%s", profile_type_name((enum profile_type)i),
-				 st.source[i].text, *st.source[i].hook ? " on " : "",
-				 st.source[i].hook);
+	manager_log_sources(m, &o.collect);
 	r = recorder_start(m->recorder);
 	if (r < 0)
 		log_error("Cannot start the drain thread: %s", strerror(-r));
@@ -349,13 +319,13 @@ int manager_new(const struct manager_options *o, struct manager **ret)
 		return -ENOMEM;
 	m->options = *o;
 	m->start_mono_ns = mono_now_ns();
-	m->stored_fd = -1;
+	m->stored_fd = m->reload.replaced_fd = -1;
 	pthread_mutex_init(&m->stored_lock, NULL);
 	work_init(&m->work);
-	r = load_config(o, &m->config, &problems);
+	r = manager_load_config(o, &m->config, &problems);
 	if (r < 0)
 		return r;
-	log_problems(&problems);
+	manager_log_problems(&problems);
 	log_set_level(m->config->log_level);
 	m->stored_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (m->stored_fd < 0)
@@ -394,6 +364,7 @@ struct manager *manager_free(struct manager *m)
 		return NULL;
 	server_free(m->server);
 	recorder_stop(m->recorder);
+	manager_reload_done(m);
 	archive_stop(m->archive);
 	symbolizer_free(m->symbolizer);
 	recorder_free(m->recorder);
@@ -403,6 +374,7 @@ struct manager *manager_free(struct manager *m)
 	close_fd(m->stored_fd);
 	work_done(&m->work);
 	pthread_mutex_destroy(&m->stored_lock);
+	config_free(m->reloaded);
 	config_free(m->config);
 	free(m);
 	return NULL;

@@ -43,7 +43,7 @@ struct recorder {
 	struct collector *collector;
 	struct process_table *processes;
 	struct kallsyms *kallsyms;
-	struct kernel_places places; /* never changes */
+	struct kernel_places places; /* of the start, never changed */
 	struct window *window;
 	struct burst *bursts;
 	size_t n_bursts, cap_bursts;

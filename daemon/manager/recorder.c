@@ -22,6 +22,22 @@ static void deadline_after(uint64_t ns, struct timespec *ret)
 	ret->tv_nsec = (long)(at % NSEC_PER_SEC);
 }
 
+static void append_call(struct recorder *r, struct call *c)
+{
+	*r->calls_tail = c;
+	r->calls_tail = &c->next;
+	pthread_cond_signal(&r->wake);
+}
+
+/* Nobody waits for it, all the same it is run. */
+static void recorder_post(struct recorder *r, struct call *c)
+{
+	c->needed = c->abandoned = true;
+	pthread_mutex_lock(&r->lock);
+	append_call(r, c);
+	pthread_mutex_unlock(&r->lock);
+}
+
 int recorder_call(struct recorder *r, struct call *c, uint64_t timeout_ns)
 {
 	struct timespec until;
@@ -29,9 +45,7 @@ int recorder_call(struct recorder *r, struct call *c, uint64_t timeout_ns)
 
 	deadline_after(timeout_ns, &until);
 	pthread_mutex_lock(&r->lock);
-	*r->calls_tail = c;
-	r->calls_tail = &c->next;
-	pthread_cond_signal(&r->wake);
+	append_call(r, c);
 	while (!c->done)
 		if (pthread_cond_timedwait(&r->finished, &r->lock, &until) == ETIMEDOUT &&
 		    !c->done) {
@@ -60,6 +74,15 @@ static struct call *take_call(struct recorder *r)
 	}
 	pthread_mutex_unlock(&r->lock);
 	return c;
+}
+
+/* Those that came too late: whoever waited for one is gone. */
+static void free_calls(struct recorder *r)
+{
+	struct call *c;
+
+	while ((c = take_call(r)))
+		c->free(c);
 }
 
 static void run_calls(struct recorder *r)
@@ -191,18 +214,17 @@ static void publish_state(struct recorder *r, const struct slice *s, int error)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static int drain_window(struct recorder *r, bool bucket_end)
+/* What was drained, or could not be, becomes part of the open bucket. */
+static int take_in(struct recorder *r, int drained, struct slice *s)
 {
-	_cleanup_(slice_free_p) struct slice *s = NULL;
 	struct bucket_meta begin = {
 		.start_wall_ns = r->bucket_start_wall_ns,
 		.length_ns = r->options.bucket_ns,
 		.gap = (uint32_t)r->next_gap,
 	};
-	int result;
+	int result = drained;
 
 	memcpy(begin.boot_id, r->boot_id, sizeof(begin.boot_id));
-	result = collector_drain(r->collector, bucket_end, &s);
 	if (result >= 0) {
 		r->drained_mono_ns = s->mono_end_ns;
 		process_table_poll(r->processes);
@@ -213,6 +235,14 @@ static int drain_window(struct recorder *r, bool bucket_end)
 	publish_state(r, s, result);
 	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
 	return result;
+}
+
+static int drain_window(struct recorder *r, bool bucket_end)
+{
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	int result = collector_drain(r->collector, bucket_end, &s);
+
+	return take_in(r, result, s);
 }
 
 static void step(struct recorder *r)
@@ -318,68 +348,80 @@ void recorder_get_state(struct recorder *r, struct recorder_state *ret)
 	pthread_mutex_unlock(&r->lock);
 }
 
-struct reconfigure_call {
+struct replace_call {
 	struct call call;
 	struct recorder_options options;
-	char *why;
+	struct collector *collector; /* the new one, then the old one */
+	replaced_fn replaced;
+	void *ctx;
 };
 
-static int run_reconfigure(struct recorder *r, struct call *call)
+static int hand_over(struct recorder *r, struct replace_call *c)
 {
-	struct reconfigure_call *c = (struct reconfigure_call *)call;
-	_cleanup_(collector_free_p) struct collector *fresh = NULL;
 	_cleanup_(window_free_p) struct window *window = NULL;
-	_cleanup_(slice_free_p) struct slice *twice = NULL;
+	_cleanup_(slice_free_p) struct slice *last = NULL;
+	struct collector *old = r->collector;
 	int result;
 
-	c->options.collect.places = &r->places;
-	/* The new ones first: what fails leaves the old ones running. */
-	result = collector_new(&c->options.collect, &fresh, &c->why);
+	/* What fails up to here leaves everything as it was. */
+	result = window_new(&c->options.window, r->processes, r->kallsyms, &window);
 	if (result >= 0)
-		result = window_new(&c->options.window, r->processes, r->kallsyms, &window);
+		result = collector_hand_over(old, c->collector, &last);
 	if (result < 0)
 		return result;
-	drain_window(r, true);
-	/* Both have counted: what the new one has until here is in the old one's last window. */
-	if (collector_drain(fresh, false, &twice) == 0)
-		r->drained_mono_ns = twice->mono_end_ns;
-	close_bucket(r);
-	collector_free(r->collector);
-	window_free(r->window);
-	r->collector = TAKE_PTR(fresh);
-	r->window = TAKE_PTR(window);
+	take_in(r, 0, last);
 	r->options.collect = c->options.collect;
+	r->options.collect.places = &r->places;
 	r->options.window = c->options.window;
 	r->options.bucket_ns = c->options.bucket_ns;
 	r->options.max_bursts = c->options.max_bursts;
-	plan_bucket(r);
+	close_bucket(r);
+	r->collector = c->collector;
+	c->collector = old;
+	window_free(r->window);
+	r->window = TAKE_PTR(window);
 	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
 	publish_state(r, NULL, 0);
 	return 0;
 }
 
-static void free_reconfigure(struct call *call)
+static int run_replace(struct recorder *r, struct call *call)
 {
-	free(((struct reconfigure_call *)call)->why);
+	struct replace_call *c = (struct replace_call *)call;
+	int result = hand_over(r, c);
+
+	c->replaced(c->ctx, result);
+	return result;
+}
+
+static void free_replace(struct call *call)
+{
+	collector_free(((struct replace_call *)call)->collector);
 	free(call);
 }
 
-int recorder_reconfigure(struct recorder *r, const struct recorder_options *o, char **ret_why)
+int recorder_replace(struct recorder *r, const struct recorder_options *o,
+		     struct collector *collector, replaced_fn replaced, void *ctx)
 {
-	struct reconfigure_call *c = new0(struct reconfigure_call, 1);
-	int result;
+	struct replace_call *c = new0(struct replace_call, 1);
 
-	if (!c)
+	if (!c) {
+		collector_free(collector);
 		return -ENOMEM;
-	c->call.fn = run_reconfigure;
-	c->call.free = free_reconfigure;
+	}
+	c->call.fn = run_replace;
+	c->call.free = free_replace;
 	c->options = *o;
-	result = recorder_call(r, &c->call, 30 * NSEC_PER_SEC);
-	if (result == -ETIME)
-		return result;
-	*ret_why = TAKE_PTR(c->why);
-	free_reconfigure(&c->call);
-	return result;
+	c->collector = collector;
+	c->replaced = replaced;
+	c->ctx = ctx;
+	recorder_post(r, &c->call);
+	return 0;
+}
+
+const struct kernel_places *recorder_places(const struct recorder *r)
+{
+	return &r->places;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
@@ -433,6 +475,7 @@ struct recorder *recorder_free(struct recorder *r)
 	if (!r)
 		return NULL;
 	recorder_stop(r);
+	free_calls(r);
 	bursts_free(r);
 	window_free(r->window);
 	collector_free(r->collector);

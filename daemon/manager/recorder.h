@@ -36,8 +36,15 @@ int recorder_start(struct recorder *r);
  */
 void recorder_stop(struct recorder *r);
 
-/* New collect, window and bucket settings; the open bucket is closed first. */
-int recorder_reconfigure(struct recorder *r, const struct recorder_options *o, char **ret_why);
+/* What a collector that is made elsewhere has to be told. */
+const struct kernel_places *recorder_places(const struct recorder *r);
+/*
+ * New collect, window and bucket settings, with the collector that was made for them, which is taken over; the
+ * open bucket is closed first. Does not wait: `replaced` is told how it went, on the drain thread.
+ */
+typedef void (*replaced_fn)(void *ctx, int result);
+int recorder_replace(struct recorder *r, const struct recorder_options *o,
+		     struct collector *collector, replaced_fn replaced, void *ctx);
 /* Closes the window now; a copy of the open bucket. 1 when there is none, -ETIME. */
 int recorder_snapshot(struct recorder *r, uint64_t timeout_ns, struct filled *ret);
 /* See process_table_open_binary(). Any thread. */

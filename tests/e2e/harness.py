@@ -97,6 +97,19 @@ class Daemon:
                 raise AssertionError("sysprofd did not end in time: " + self.log())
         return self.process.returncode if self.process else None
 
+    def reload(self, timeout=60):
+        """Waits until the daemon has said what became of it."""
+        def answers():
+            return self.log().count("Configuration reloaded") + self.log().count("Configuration not reloaded")
+
+        before = answers()
+        self.write_config()
+        self.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + timeout
+        while answers() == before:
+            assert time.monotonic() < end and self.process.poll() is None, "no reload: " + self.log()
+            time.sleep(0.02)
+
     def log(self):
         with open(self.log_path) as f:
             return f.read()

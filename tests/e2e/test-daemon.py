@@ -20,19 +20,75 @@ def test_bad_settings_never_stop_it(t):
     assert r.returncode == 78 and b"expected" in r.stderr, r
 
 
+def rate(d):
+    return d.status()["collectors"]["on-cpu"]["rate_hz"]
+
+
 def test_reload(t):
     d = t.daemon({"collect": {"on-cpu-rate": "19"}})
     d.config["collect"]["on-cpu-rate"] = "49"
+    d.reload()
+    assert rate(d) == 49, d.log()
+    # What the programs need not know of leaves them alone.
+    told = d.log().count("on-cpu:")
+    d.config["store"] = {"max-size": "64M"}
+    d.reload()
+    assert d.log().count("Configuration reloaded") == 2 and d.log().count("on-cpu:") == told, d.log()
+    d.config["collect"]["on-cpu-rate"] = "many"
+    d.reload()
+    assert rate(d) == 49
+    assert "stays in force" in d.log()
+    # A configuration for which nothing can be recorded.
+    for source in ("on-cpu", "off-cpu", "syscalls", "futex"):
+        d.config["collect"][source] = "no"
+    del d.config["collect"]["on-cpu-rate"]
+    d.reload()
+    assert rate(d) == 49 and d.log().count("Configuration not reloaded") == 2, d.log()
+
+
+def test_many_reloads_at_once(t):
+    """They become two: the one that runs, and one for all that came meanwhile. Questions are answered throughout."""
+    d = t.daemon({"collect": {"on-cpu-rate": "19"}})
+    for i in range(40):
+        d.config["collect"]["on-cpu-rate"] = str(20 + i)
+        d.write_config()
+        d.process.send_signal(signal.SIGHUP)
+        if i % 10 == 0:
+            d.ctl("status", timeout=5)
+        time.sleep(0.01)
+    end = time.monotonic() + 60
+    while rate(d) != 59 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert rate(d) == 59, d.log()
+    time.sleep(1)
+    assert 1 <= d.log().count("Configuration reloaded") < 20, d.log()
+    # One that cannot be used, after one that is being loaded.
+    d.config["collect"]["on-cpu-rate"] = "99"
     d.write_config()
     d.process.send_signal(signal.SIGHUP)
-    time.sleep(2)
-    assert d.status()["collectors"]["on-cpu"]["rate_hz"] == 49, d.log()
+    time.sleep(0.05)
     d.config["collect"]["on-cpu-rate"] = "many"
     d.write_config()
     d.process.send_signal(signal.SIGHUP)
-    time.sleep(2)
-    assert d.status()["collectors"]["on-cpu"]["rate_hz"] == 49
-    assert "stays in force" in d.log()
+    while "stays in force" not in d.log() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert rate(d) == 99, d.log()
+
+
+def test_end_while_reloading(t):
+    d = t.daemon({"collect": {"on-cpu-rate": "499"}})
+    for wait in (0, 0.05, 0.15, 0.3):
+        load = t.run(workload("shares"), 0.5)
+        d.config["collect"]["on-cpu-rate"] = str(499 + wait * 100)
+        d.write_config()
+        d.process.send_signal(signal.SIGHUP)
+        time.sleep(wait)
+        begin = time.monotonic()
+        assert d.stop() == 0, d.log()
+        assert time.monotonic() - begin < 5, time.monotonic() - begin
+        d.start()
+        answer = d.top("--since", "-1min", "--filter", f"pid={load['pid']}")
+        assert answer["total"] > 0.5 * 0.5e9, (wait, answer["total"])
 
 
 def test_stopped_for_ten_seconds(t):

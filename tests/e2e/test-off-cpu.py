@@ -26,6 +26,30 @@ def test_sleeps(t):
         assert abs(by[name]["total"] - truth[key]) <= bound, (name, by[name], truth[key])
 
 
+def test_reloads_lose_nothing(t):
+    d = t.daemon(FAST)
+    p = t.spawn(workload("sleeps"), 2)
+    reloads = 0
+    while p.poll() is None and reloads < 6:
+        d.config["collect"]["on-cpu-rate"] = str(30 + reloads)
+        d.reload()
+        reloads += 1
+    truth = t.finish(p)
+    time.sleep(1.2)
+    pid = f"pid={truth['pid']}"
+    by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", pid))
+    causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", "--filter", pid))
+    total = sum(r["total"] for r in causes.values())
+    # Both of its threads wait from begin to end, for 2 s after the sleeps.
+    expected = 2 * (truth["short_ns"] + truth["long_ns"] + 2e9)
+    print(f"# {reloads} reloads, told {total / 1e6:.1f} ms of {expected / 1e6:.1f}")
+    assert reloads >= 3, reloads
+    # A wait that ended while all threads were read.
+    assert expected * 0.99 - 11e6 < total < expected + 100e6, (expected, total)
+    blocked = truth["short_ns"] + truth["long_ns"] + 2e9
+    assert abs(by["blocked_throughout"]["total"] - blocked) < 0.05 * blocked, (by["blocked_throughout"], blocked)
+
+
 def test_blocked_throughout_is_in_every_bucket(t):
     d = t.daemon(FAST)
     p = t.spawn(workload("sleeps"), 8)

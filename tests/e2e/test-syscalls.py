@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """System calls: exact."""
+import os
 import time
 
 from harness import main, rows_by_name, workload
@@ -17,6 +18,23 @@ def test_a_million_calls_of_sixteen_processes(t):
     time.sleep(0.5)
     assert truth["getpid"] == 1000000
     assert count(d, truth["pids"], "getpid") == 1000000, count(d, truth["pids"], "getpid")
+
+
+def test_exact_across_reloads(t):
+    d = t.daemon()
+    load = t.spawn(workload("calls"), 4, 1, 4000000)
+    reloads = 0
+    while load.poll() is None and reloads < 5:
+        d.config["collect"]["on-cpu-rate"] = str(49 + reloads)
+        d.reload()
+        reloads += 1
+    truth = t.finish(load)
+    time.sleep(0.5)
+    assert reloads >= 3, reloads
+    wrong = count(d, truth["pids"], "getpid") - truth["getpid"]
+    print(f"# {reloads} reloads, {wrong} of {truth['getpid']} calls wrong")
+    # Each CPU may be in a call at the moment of the change.
+    assert abs(wrong) <= reloads * os.cpu_count(), wrong
 
 
 def test_eight_threads(t):

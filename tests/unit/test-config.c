@@ -67,6 +67,28 @@ static void test_values(void **state)
 }
 
 /* Each bad line is named with its file and number, and changes nothing. */
+static void test_sections_are_compared(void **state)
+{
+	static const char *const changes[] = {
+		"futex=no", "on-cpu-rate=20", "on-cpu-event=cycles", "slice=1s", "max-stacks=1000",
+	};
+	_cleanup_(config_free_p) struct config *a = NULL;
+	_cleanup_(strbuf_done) struct strbuf p = {};
+
+	assert_int_equal(load("[serve]\ngroup=users\n", &a, &p), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
+		_cleanup_(config_free_p) struct config *b = NULL;
+		char text[64];
+
+		snprintf(text, sizeof(text), "[collect]\n%s\n", changes[i]);
+		assert_int_equal(load(text, &b, &p), 0);
+		assert_false(config_section_equal(a, b, "collect"));
+		assert_true(config_section_equal(b, b, "collect"));
+		assert_true(config_section_equal(a, b, "symbol"));
+		assert_false(config_section_equal(a, b, "serve"));
+	}
+}
+
 static void test_problems(void **state)
 {
 	static const struct {
@@ -169,9 +191,13 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),
-		cmocka_unit_test(test_problems), cmocka_unit_test(test_files),
-		cmocka_unit_test(test_sample),	 cmocka_unit_test(test_drop_ins),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_values),
+		cmocka_unit_test(test_sections_are_compared),
+		cmocka_unit_test(test_problems),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_sample),
+		cmocka_unit_test(test_drop_ins),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -79,6 +79,68 @@ static void test_processes(void **state)
 	assert_int_equal(exact_calls(c), PROCESSES * CALLS);
 }
 
+#define CALLERS 4
+#define HAND_OVERS 6
+
+struct calls {
+	bool stop;
+	uint64_t made[CALLERS];
+};
+
+static void call_until_told(void *arg)
+{
+	uint64_t *made = arg, n = 0;
+	const struct calls *calls = (const void *)((uintptr_t)made & ~(uintptr_t)4095);
+
+	for (; !__atomic_load_n(&calls->stop, __ATOMIC_RELAXED); n++)
+		syscall(SYS_getpid);
+	*made = n;
+}
+
+/*
+ * From one collector to the next while calls are made as fast as they can be: what may be wrong is the call that
+ * each CPU was in when the windows were closed.
+ */
+static void test_hand_over(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	struct calls *calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+				   -1, 0);
+	int64_t wrong = 0;
+	pid_t pids[CALLERS];
+
+	assert_ptr_not_equal(calls, MAP_FAILED);
+	for (int i = 0; i < CALLERS; i++)
+		pids[i] = start_process(call_until_told, &calls->made[i]);
+	for (int round = 0; round <= HAND_OVERS; round++) {
+		_cleanup_(slice_free_p) struct slice *s = NULL;
+		struct collector *fresh = NULL;
+
+		run_for(c, 50);
+		if (round < HAND_OVERS) {
+			fresh = start_or_skip(&o);
+			assert_int_equal(collector_hand_over(c, fresh, &s), 0);
+			collector_free(c);
+			c = fresh;
+		} else {
+			__atomic_store_n(&calls->stop, true, __ATOMIC_RELAXED);
+			for (int i = 0; i < CALLERS; i++)
+				wait_for(pids[i]);
+			s = drain(c, false);
+		}
+		assert_conserved(s, SOURCE_SYSCALLS);
+		for (int i = 0; i < CALLERS; i++)
+			wrong += (int64_t)count(s, pids[i], SYSCALL_ABI_NATIVE, SYS_getpid, 0);
+	}
+	for (int i = 0; i < CALLERS; i++)
+		wrong -= (int64_t)calls->made[i];
+	print_message("%d hand-overs: %lld calls wrong\n", HAND_OVERS, (long long)wrong);
+	assert_in_range(wrong + HAND_OVERS * sysconf(_SC_NPROCESSORS_ONLN), 0,
+			2 * HAND_OVERS * sysconf(_SC_NPROCESSORS_ONLN));
+	munmap(calls, 4096);
+}
+
 static void test_classic(void **state)
 {
 	struct collect_options o = options();
@@ -326,8 +388,9 @@ int main(void)
 	if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
 		(void)!mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_processes),     cmocka_unit_test(test_classic),
-		cmocka_unit_test(test_threads),	      cmocka_unit_test(test_odd_numbers),
+		cmocka_unit_test(test_processes),     cmocka_unit_test(test_hand_over),
+		cmocka_unit_test(test_classic),	      cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_odd_numbers),
 #ifdef __x86_64__
 		cmocka_unit_test(test_compat),
 #endif

@@ -158,6 +158,84 @@ static void test_sleeper_split(void **state)
 	check_sleeper(&o);
 }
 
+/* ---- from one collector to the next ------------------------------------------------------------- */
+
+#define HAND_OVERS 5
+#define CROWD 1500
+
+static void *crowd_thread(void *arg)
+{
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* Many threads make a reading of all of them take its time. */
+static void crowd(void *arg)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 65536);
+	for (int i = 0; i < CROWD; i++)
+		if (pthread_create(&t, &attr, crowd_thread, NULL))
+			_exit(1);
+	__atomic_store_n((bool *)arg, true, __ATOMIC_RELEASE);
+	pause();
+}
+
+static void long_sleeper(void *arg)
+{
+	struct sleeps *truth = arg;
+
+	truth->long_ns = sleep_stamped(4000);
+	truth->life_ns = off_cpu_ns() - truth->begin_ns;
+}
+
+/* Of a wait that several collectors see nothing is lost, and nothing told twice, neither in totals nor in stacks. */
+static void test_hand_over(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	struct sleeps *truth = shared_memory(sizeof(*truth));
+	bool *ready = shared_memory(sizeof(*ready));
+	pid_t others = start_process(crowd, ready), pid;
+	struct sums sum = {};
+	uint64_t told;
+
+	while (!__atomic_load_n(ready, __ATOMIC_ACQUIRE))
+		sleep_ms(10);
+	truth->begin_ns = mono_now_ns();
+	pid = start_process(long_sleeper, truth);
+	for (int i = 0; i <= HAND_OVERS; i++) {
+		_cleanup_(slice_free_p) struct slice *s = NULL;
+		struct collector *fresh = NULL;
+
+		run_for(c, 100);
+		if (i < HAND_OVERS) {
+			fresh = start_or_skip(&o);
+			assert_int_equal(collector_hand_over(c, fresh, &s), 0);
+			collector_free(c);
+			c = fresh;
+		} else {
+			wait_for(pid);
+			s = drain(c, true);
+		}
+		add(&sum, s, pid);
+	}
+	told = sum.blocked + sum.run_queue + sum.preempted;
+	print_message("told %.3f ms of %.3f, sampled %.3f\n", told / 1e6, truth->long_ns / 1e6,
+		      sum.sampled / 1e6);
+	assert_in_range(told, truth->long_ns - NSEC_PER_MSEC, truth->life_ns + 100 * NSEC_PER_MSEC);
+	/* A wait that is kept from its begin on, and the reading of its stack a little later than that of its time. */
+	assert_in_range(sum.sampled, truth->long_ns - HAND_OVERS * 50 * NSEC_PER_MSEC,
+			told + 50 * NSEC_PER_MSEC);
+	kill_process(others);
+	munmap(truth, sizeof(*truth));
+	munmap(ready, sizeof(*ready));
+}
+
 /* ---- stacks --------------------------------------------------------------------------------------- */
 
 static __attribute__((noinline)) void wait_here(int fd)
@@ -455,15 +533,11 @@ static void test_exits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sleeper),
-		cmocka_unit_test(test_sleeper_split),
-		cmocka_unit_test(test_stacks),
-		cmocka_unit_test(test_stacks_split),
-		cmocka_unit_test(test_blocked_throughout),
-		cmocka_unit_test(test_spinners),
-		cmocka_unit_test(test_yield),
-		cmocka_unit_test(test_unbiased),
-		cmocka_unit_test(test_exits),
+		cmocka_unit_test(test_sleeper),	     cmocka_unit_test(test_sleeper_split),
+		cmocka_unit_test(test_hand_over),    cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_stacks_split), cmocka_unit_test(test_blocked_throughout),
+		cmocka_unit_test(test_spinners),     cmocka_unit_test(test_yield),
+		cmocka_unit_test(test_unbiased),     cmocka_unit_test(test_exits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
