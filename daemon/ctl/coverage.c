@@ -124,6 +124,9 @@ void coverage_text(const struct options *o, const struct text *t, const Sysprofd
 	text_wrap(t, line.data ?: "", 2, out);
 	put_losses(t, c, out);
 	put_gaps(t, c, out);
+	if (c->processes_merged)
+		text_wrap(t, "too many processes and threads to tell apart: shown by name only", 2,
+			  out);
 }
 
 void coverage_empty_text(const struct text *t, const Sysprofd__V1__Coverage *c, struct strbuf *out)
@@ -173,4 +176,8 @@ void coverage_json(struct json *j, const Sysprofd__V1__Coverage *c)
 	json_unsigned(j, c->samples);
 	json_key(j, "lost");
 	json_unsigned(j, c->lost);
+	if (c->processes_merged) {
+		json_key(j, "processes_merged");
+		json_bool(j, true);
+	}
 }

@@ -345,6 +345,7 @@ static int unpack_coverage(struct unpacking *u)
 	p->covered_ns = m->covered_ns;
 	p->total = m->total;
 	p->samples = m->samples;
+	p->coarse = m->processes_merged;
 	p->truncated = u->m->truncated;
 	p->omitted = u->m->omitted;
 	return 0;

@@ -358,6 +358,7 @@ struct profile {
 	uint64_t samples; /* rows' count added up: samples, events, calls, waits */
 	struct accounting accounting;
 	bool truncated; /* max_nodes folded something into [other] */
+	bool coarse; /* too many to hold apart: processes and threads have lost pid, tid, start, thread name */
 	uint64_t omitted; /* stacks folded */
 	struct dict *dict;
 	struct columns columns; /* values in ns here, not us; off-cpu: scaled to the exact total */

@@ -115,7 +115,7 @@ int merge_coarsen(struct merge *m)
 {
 	int r;
 
-	m->coarse = true;
+	m->coarse = m->p->coarse = true;
 	r = settle(m);
 	if (r < 0)
 		return r;

@@ -413,15 +413,17 @@ static void test_series(void **state)
 	m.step_ns = 10 * NSEC_PER_SEC;
 	m.series = series;
 	m.n_series = 2;
+	a.coverage.processes_merged = 1;
 	answer_with(&m.base);
 	assert_int_equal(run("series --format json", 0, &json), 0);
 	assert_python(
 		&json,
-		"d[\"step_seconds\"]==10 and len(d[\"series\"])==2 and "
+		"d[\"processes_merged\"] and d[\"step_seconds\"]==10 and len(d[\"series\"])==2 and "
 		"d[\"series\"][0][\"points\"][0]=={\"time\":\"2026-09-21T14:13:20Z\",\"value\":0,"
 		"\"covered_seconds\":0}");
 	assert_int_equal(run("series", 0, &one), 0);
 	assert_non_null(strstr(one.data, "not recorded, 30 steps\n"));
+	assert_non_null(strstr(one.data, "too many processes and threads to tell apart"));
 	assert_non_null(strstr(one.data, "  0  0.00\n")); /* idle is another thing */
 	assert_non_null(strstr(
 		one.data, "in the bucket before\n")); /* no gap: a step shorter than a bucket */

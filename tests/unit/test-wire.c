@@ -94,6 +94,7 @@ static struct profile *make_profile(enum profile_type type)
 	p->rate_mhz = 19000;
 	p->truncated = true;
 	p->omitted = 4;
+	p->coarse = true;
 	p->accounting.lost[LOSS_TICK_SKIPPED] = 5;
 	p->accounting.lost[LOSS_SHED] = 6;
 	assert_int_equal(ARRAY_GROW(p->gaps, p->cap_gaps, 1), 0);
@@ -160,6 +161,7 @@ static void same_profile(const struct profile *p, const struct profile *q)
 	assert_int_equal(p->samples, q->samples);
 	assert_int_equal(p->truncated, q->truncated);
 	assert_int_equal(p->omitted, q->omitted);
+	assert_int_equal(p->coarse, q->coarse);
 	assert_memory_equal(p->accounting.lost, q->accounting.lost, sizeof(p->accounting.lost));
 	assert_int_equal(p->n_gaps, q->n_gaps);
 	assert_int_equal(p->gaps[0].reason, q->gaps[0].reason);
