@@ -461,54 +461,6 @@ int day_append(struct day *d, const struct bucket *b)
 	return r;
 }
 
-/* ---- names -------------------------------------------------------------------------------------- */
-
-/* What the file does not know yet is added: few, and the next bucket may use it. */
-static int map_known_names(struct dict_map *m, const struct dict *names)
-{
-	for (size_t i = 1; i < names->n_frames; i++) {
-		int64_t id;
-
-		if (!(names->frames[i].flags & FRAME_NAMED))
-			continue;
-		id = dict_map_frame(m, (uint32_t)i);
-		if (id < 0)
-			return (int)id;
-	}
-	for (size_t i = 1; i < names->n_locks; i++) {
-		int64_t id;
-
-		if (!(names->locks[i].flags & 2))
-			continue;
-		id = dict_map_lock(m, (uint32_t)i);
-		if (id < 0)
-			return (int)id;
-	}
-	return 0;
-}
-
-int day_update_names(struct day *d, const struct dict *names)
-{
-	struct dictionary_touched touched;
-	struct dict_map map;
-	int r;
-
-	assert(d->dictionary.dict);
-	dict_map_init(&map, names, d->dictionary.dict);
-	r = map_known_names(&map, names);
-	touched = touched_by(&map);
-	if (r >= 0)
-		r = day_begin(d);
-	if (r >= 0) {
-		r = day_end(d, dictionary_write(&d->dictionary, d->dict_insert, &d->blobs_out,
-						&touched));
-		if (r >= 0)
-			dictionary_stored(&d->dictionary, &touched);
-	}
-	dict_map_done(&map);
-	return r;
-}
-
 /* ---- survey ------------------------------------------------------------------------------------- */
 
 static int survey_table(struct day *d, const char *text, int64_t ret[static 4])

@@ -52,7 +52,6 @@ int day_load(struct day *d);
 /* b->meta.seq is set by the caller. */
 int day_append(struct day *d, const struct bucket *b);
 /* Names of frames and locks that became known. */
-int day_update_names(struct day *d, const struct dict *names);
 
 struct day_survey {
 	uint64_t recent, buckets; /* rows not packed; all buckets */

@@ -365,18 +365,6 @@ int store_append(struct store *s, struct bucket *b)
 	return r < 0 ? r : 0;
 }
 
-int store_update_names(struct store *s, const struct dict *d)
-{
-	int r;
-
-	if (!s->current)
-		return 0;
-	r = day_update_names(s->current, d);
-	if (r == -EBADMSG)
-		file_set_aside(s, file_current(s));
-	return r < 0 ? r : 0;
-}
-
 /* ---- maintenance -------------------------------------------------------------------------------- */
 
 static int repack_step(struct store *s)

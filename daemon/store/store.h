@@ -33,11 +33,9 @@ DEFINE_CLEANUP(struct store *, store_close)
  * Commits the bucket and sets bucket->meta.seq. On a full disk or I/O error the oldest data go first; if the
  * bucket cannot be written all the same, -errno, and the caller keeps it for the next try. -EINVAL, -ERANGE and
  * -E2BIG are about the bucket itself, which no other try will store: ids that name nothing, a start that no
- * calendar has, millions of rows.
+ * calendar has, millions of rows. Names of frames and locks that earlier buckets lacked are theirs too then.
  */
 int store_append(struct store *s, struct bucket *b);
-/* Names that became known later, for frames and locks of the file that is being appended to. */
-int store_update_names(struct store *s, const struct dict *d);
 /*
  * One bounded step of repacking, retention, checkpointing or the background check. 1: call again, 0: nothing
  * left to do, -errno: something failed that will be tried again.

@@ -551,7 +551,6 @@ static void test_names_later(void **st)
 	struct bucket *b = small_bucket(1, DAY_ONE);
 	struct lock l = { .pid = 100, .address = 0x1008, .flags = 2 };
 	struct store_reader *reader;
-	struct dict *names = NULL;
 	struct reading r;
 	uint32_t stack;
 
@@ -563,27 +562,31 @@ static void test_names_later(void **st)
 	r = read_with(reader, PROFILE_ON_CPU, 0, UINT64_MAX);
 	assert_non_null(strstr(r.text.data, ";prog+0x777 "));
 	reading_done(&r);
-	assert_int_equal(dict_new(&names), 0);
-	frame_named(names, "late", 0x777, true);
-	l.name = checked(dict_string(names, "mutex"));
-	checked(dict_lock(names, &l));
-	assert_int_equal(store_update_names(s, names), 0);
-	dict_free(names);
+	b = small_bucket(2, DAY_ONE + SECOND);
+	stack = checked(dict_stack(b->dict, 0, frame_named(b->dict, "late", 0x777, true)));
+	add_row(&b->columns[PROFILE_ON_CPU], 1, stack, 0, 0, 1, 1, 0);
+	l.name = checked(dict_string(b->dict, "mutex"));
+	checked(dict_lock(b->dict, &l));
+	assert_int_equal(store_append(s, b), 0);
+	bucket_free(b);
 	/* In an open reader, in a fresh one, and after a restart and a pack. */
 	r = read_with(reader, PROFILE_ON_CPU, 0, UINT64_MAX);
 	assert_non_null(strstr(r.text.data, ";late "));
+	assert_null(strstr(r.text.data, "0x777"));
 	reading_done(&r);
 	store_reader_free(reader);
 	r = read_all(*st, PROFILE_ON_CPU);
 	assert_non_null(strstr(r.text.data, ";late "));
+	assert_null(strstr(r.text.data, "0x777"));
 	reading_done(&r);
 	store_close(s);
 	s = open_store(*st);
-	for (uint64_t i = 2; i < 70; i++)
+	for (uint64_t i = 3; i < 70; i++)
 		append_small(s, i, DAY_ONE + i * SECOND);
 	maintain_all(s);
 	r = read_all(*st, PROFILE_ON_CPU);
 	assert_non_null(strstr(r.text.data, ";late "));
+	assert_null(strstr(r.text.data, "0x777"));
 	assert_int_equal(r.buckets, 69);
 	reading_done(&r);
 	store_close(s);
