@@ -144,7 +144,8 @@ void columns_empty(struct columns *c);
 
 /*
  * Calls fn for each bucket of m's selection and fills the coverage of m's profile: all its metadata but total
- * and samples. fn adds to m; it is not called for buckets that are damaged or did not record the type.
+ * and samples. fn adds to m; it is not called for buckets that are damaged or did not record the type. What
+ * it returns, unless 0, ends the scan and is returned.
  */
 int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn,
 	       void *ctx) _warn_unused_;

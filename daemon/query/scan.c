@@ -238,8 +238,11 @@ int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn
 		r = scan_memory(&s);
 	if (r == 0)
 		r = note_tail(&s);
-	if (r < 0)
+	if (r != 0)
 		return r;
+	/* A bucket's end is rounded up to where it should be, which may be some milliseconds from now. */
+	if (s.used && src->now_wall_ns > p->from_wall_ns)
+		p->until_wall_ns = MIN(p->until_wall_ns, src->now_wall_ns);
 	if (p->covered_ns > 0)
 		p->rate_mhz = (uint64_t)((s.rate_weight + p->covered_ns / 2) / p->covered_ns);
 	return 0;

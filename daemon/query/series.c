@@ -3,11 +3,16 @@
  * Values over time: the range is cut into steps at multiples of the step since the epoch, each step is merged
  * for itself, and its groups add to lines. Lines add up to the selection's total: functions have their own time
  * only, and what is beyond the limit is the line "[other]".
+ *
+ * What happened within a bucket is not known. Where steps are shorter than the buckets, longer ones are taken:
+ * multiples of what was asked for.
  */
 #include "query/internal.h"
 
 #define DEFAULT_STEPS 60
 #define BUCKET_NS (10 * NSEC_PER_SEC)
+#define MAX_BUCKET_NS (3600 * NSEC_PER_SEC) /* longer ones can only come from a damaged store */
+#define STEP_TOO_SHORT 1 /* ends the scan */
 
 struct point {
 	uint32_t group, step;
@@ -23,6 +28,7 @@ struct stepping {
 	uint64_t *before; /* by group: its self before this step */
 	size_t cap_before;
 	size_t step; /* being merged */
+	uint64_t longest_ns; /* of the buckets */
 };
 
 static void stepping_done(struct stepping *s)
@@ -84,6 +90,10 @@ static int on_bucket(void *ctx, const struct dict *d, const struct bucket_meta *
 	struct stepping *s = ctx;
 	size_t step = (meta->start_wall_ns - s->answer->first_wall_ns) / s->answer->step_ns;
 
+	if (meta->length_ns <= MAX_BUCKET_NS)
+		s->longest_ns = MAX(s->longest_ns, meta->length_ns);
+	if (s->longest_ns > s->answer->step_ns)
+		return STEP_TOO_SHORT;
 	if (step != s->step) {
 		int r = end_step(s);
 
@@ -209,38 +219,52 @@ static int fill_lines(struct stepping *s, size_t limit)
 	return 0;
 }
 
-int query_series(const struct query_source *src, const struct selection *sel, enum dimension by,
-		 uint64_t step_ns, uint32_t limit, struct series_answer **ret)
+/* STEP_TOO_SHORT: for a bucket as long as *ret_longest_ns. */
+static int try_series(const struct query_source *src, const struct selection *sel, struct facet f,
+		      uint64_t step_ns, uint32_t limit, struct series_answer **ret,
+		      uint64_t *ret_longest_ns)
 {
 	_cleanup_(stepping_done) struct stepping s = {};
 	_cleanup_(series_answer_free_p) struct series_answer *a = new0(struct series_answer, 1);
-	struct facet f;
-	int r = a ? 0 : -ENOMEM;
+	int r = a ? lay_steps(sel, step_ns, a) : -ENOMEM;
 
-	if (r == 0 && by != BY_NONE)
-		r = dimension_resolve(sel->type, by, &by, NULL);
 	if (r == 0)
-		r = lay_steps(sel, step_ns, a);
-	if (r < 0)
-		return r;
-	f = facet_of_dimension(by);
-	r = merge_init(&s.merge, sel, facet_projection(f));
+		r = merge_init(&s.merge, sel, facet_projection(f));
 	if (r < 0)
 		return r;
 	s.answer = a;
 	s.merge.keep_ids = true;
 	grouping_init(&s.groups, f, s.merge.p);
 	r = query_scan(src, &s.merge, on_bucket, &s);
+	if (r == STEP_TOO_SHORT)
+		*ret_longest_ns = s.longest_ns;
 	if (r == 0)
 		r = end_step(&s);
 	if (r == 0 && !sel->visibility.all)
 		r = profile_hide_kernel(s.merge.p);
 	if (r == 0)
 		r = fill_lines(&s, limit ?: UINT32_MAX);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	a->coverage = merge_take(&s.merge);
 	columns_done(&a->coverage->columns);
 	*ret = TAKE_PTR(a);
 	return 0;
+}
+
+int query_series(const struct query_source *src, const struct selection *sel, enum dimension by,
+		 uint64_t step_ns, uint32_t limit, struct series_answer **ret)
+{
+	uint64_t longest;
+	int r = by == BY_NONE ? 0 : dimension_resolve(sel->type, by, &by, NULL);
+
+	while (r == 0) {
+		r = try_series(src, sel, facet_of_dimension(by), step_ns, limit, ret, &longest);
+		if (r != STEP_TOO_SHORT)
+			break;
+		step_ns = step_ns ?: BUCKET_NS;
+		step_ns = (longest + step_ns - 1) / step_ns * step_ns;
+		r = 0;
+	}
+	return r;
 }

@@ -87,6 +87,7 @@ int source_open(struct source *src, struct call *c, struct worker *w, uint64_t u
 	src->query.closed = (const struct bucket *const *)src->snapshot->recent.closed;
 	src->query.n_closed = src->snapshot->recent.n_closed;
 	src->query.open = src->snapshot->recent.open;
+	src->query.now_wall_ns = wall_now_ns();
 	return 0;
 }
 

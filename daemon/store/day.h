@@ -51,7 +51,6 @@ int day_identify(sqlite3 *db);
 int day_load(struct day *d);
 /* b->meta.seq is set by the caller. */
 int day_append(struct day *d, const struct bucket *b);
-/* Names of frames and locks that became known. */
 
 struct day_survey {
 	uint64_t recent, buckets; /* rows not packed; all buckets */

@@ -382,6 +382,40 @@ static void test_series(void **state)
 	reader_done(&reader);
 }
 
+/* Nobody knows what happened when within a bucket: no step is shorter. */
+static void test_series_of_short_steps(void **state)
+{
+	struct store_reader reader = {};
+	struct query_source src = { .reader = &reader };
+	struct selection s = whole(PROFILE_ON_CPU);
+	struct series_answer *a = NULL;
+
+	for (int i = 0; i < 6; i++)
+		on_cpu(stored(&reader, T0 + i * 10 * SEC), app, "main;a", 1, 10);
+	s.from_wall_ns = T0;
+	s.until_wall_ns = T0 + 60 * SEC;
+	assert_int_equal(query_series(&src, &s, BY_NONE, SEC, 0, &a), 0);
+	assert_int_equal(a->step_ns, 10 * SEC);
+	assert_int_equal(a->n_steps, 6);
+	for (size_t i = 0; i < a->n_steps; i++) {
+		assert_int_equal(a->covered_ns[i], 10 * SEC);
+		assert_int_equal(a->lines[0].values[i], 10 * 1000);
+	}
+	series_answer_free(a);
+	/* Multiples of what was asked for; and of buckets of several lengths, the longest counts. */
+	reader.buckets[3]->meta.length_ns = 15 * SEC;
+	assert_int_equal(query_series(&src, &s, BY_NONE, 4 * SEC, 0, &a), 0);
+	assert_int_equal(a->step_ns, 24 * SEC);
+	assert_int_equal(a->coverage->total, 60 * 1000);
+	assert_int_equal(a->coverage->covered_ns, 60 * SEC);
+	series_answer_free(a);
+	reader.buckets[3]->meta.length_ns = UINT64_MAX;
+	assert_int_equal(query_series(&src, &s, BY_NONE, SEC, 0, &a), 0);
+	assert_int_equal(a->step_ns, 10 * SEC);
+	series_answer_free(a);
+	reader_done(&reader);
+}
+
 /* ---- labels --------------------------------------------------------------------------------------------------- */
 
 static void test_label_values(void **state)
@@ -507,7 +541,7 @@ static void test_too_many_processes(void **state)
 		m.max_rows = 50;
 		assert_int_equal(query_scan(&src, &m, add_bucket, &m), 0);
 		assert_int_equal(merge_close(&m), 0);
-		assert_true(m.coarse);
+		assert_true(m.coarse && m.p->coarse);
 		assert_int_equal(m.p->total, want);
 		assert_int_equal(sum_of(m.p), want);
 		assert_int_equal(m.p->samples, 600);
@@ -555,6 +589,7 @@ int main(void)
 		cmocka_unit_test(test_fold),
 		cmocka_unit_test(test_fold_place),
 		cmocka_unit_test(test_series),
+		cmocka_unit_test(test_series_of_short_steps),
 		cmocka_unit_test(test_label_values),
 		cmocka_unit_test(test_consistent),
 		cmocka_unit_test(test_too_many_processes),
