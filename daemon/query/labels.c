@@ -111,8 +111,6 @@ static void join_equal(struct label_values *v)
 {
 	size_t n = 0;
 
-	if (v->n == 0)
-		return;
 	qsort(v->values, v->n, sizeof(*v->values), name_compare);
 	for (size_t i = 0; i < v->n; i++) {
 		if (n > 0 && streq(v->values[n - 1].value, v->values[i].value)) {
@@ -166,9 +164,10 @@ int query_label_values(const struct query_source *src, const struct selection *s
 			r = collect(&gr, v);
 		if (r < 0)
 			return r;
+	}
+	if (v->n > 0) {
 		join_equal(v);
-		if (v->n > 0)
-			qsort(v->values, v->n, sizeof(*v->values), value_compare);
+		qsort(v->values, v->n, sizeof(*v->values), value_compare);
 		cut(v, offset, limit ?: UINT32_MAX);
 	}
 	*ret = TAKE_PTR(v);
