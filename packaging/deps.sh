@@ -29,25 +29,54 @@ for p in $want; do
 done
 [ -n "$missing" ] || exit 0
 
+if ! command -v apt-get >/dev/null; then
+	echo "No apt-get on this system. What is missing, as Debian names it:$missing" >&2
+	exit 1
+fi
 if [ "$(id -u)" != 0 ]; then
 	echo "Missing packages. As root: apt-get install$missing" >&2
 	exit 1
 fi
 echo "Installing:$missing"
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -q >/dev/null || echo "apt-get update failed; trying with the lists at hand" >&2
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+
 # The prometheus package would start a server: only its promtool is wanted.
 policy=/usr/sbin/policy-rc.d
+log=$(mktemp)
 made=
+trap '[ -z "$made" ] || rm -f $policy; rm -f "$log"' EXIT
+trap 'exit 130' INT TERM
 if [ ! -e $policy ]; then
-	printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy && made=yes
+	made=yes
+	printf '#!/bin/sh\nexit 101\n' >$policy
+	chmod +x $policy
 fi
+
+# It takes minutes: a line when a step begins. Returns what apt-get returned.
+steps()
+{
+	n= unpacked= set_up=
+	while IFS= read -r line; do
+		printf '%s\n' "$line" >>"$log"
+		case $line in
+		*" newly installed, "*) n=${line%% newly*} n=${n##* } ;;
+		"Need to get "*) line=${line#Need to get } && echo "  fetching ${line%.}" ;;
+		"Unpacking "*) [ -n "$unpacked" ] || { unpacked=yes && echo "  unpacking $n packages"; } ;;
+		"Setting up "*) [ -n "$set_up" ] || { set_up=yes && echo "  setting up $n packages"; } ;;
+		"apt-get returned "*) return "${line##* }" ;;
+		esac
+	done
+}
+
+echo "  reading the lists of packages"
+apt-get update -qq || echo "apt-get update failed; trying with the lists at hand" >&2
 status=0
-apt-get install -q -y --no-install-recommends $missing >/tmp/sysprofd-deps.$$ 2>&1 || status=$?
-[ -z "$made" ] || rm -f $policy
+{
+	apt-get install -q -y --no-install-recommends $missing 2>&1
+	echo "apt-get returned $?"
+} | steps || status=$?
 if [ $status != 0 ]; then
-	tail -20 /tmp/sysprofd-deps.$$ >&2
+	tail -20 "$log" >&2
 	echo "Could not install:$missing" >&2
 fi
-rm -f /tmp/sysprofd-deps.$$
 exit $status
