@@ -57,10 +57,16 @@ done
 
 status=0
 ctl status | head -1 || status=1
-for type in on-cpu off-cpu syscalls futex; do
+show()
+{
 	echo
-	ctl top --type "$type" --since "-${seconds}s" -n 8 || status=1
-done
+	ctl top --type "$@" --since "-${seconds}s" -n 8 || status=1
+}
+show on-cpu
+# Most threads of a host wait all the time, for something to do: of the load it is known what it waits for.
+show off-cpu --by thread --filter comm=demo
+show syscalls
+show futex
 echo
 ctl flame --since "-${seconds}s" -o "$svg" >/dev/null || status=1
 [ -s "$svg" ] && echo "Flame graph: $svg" || status=1
