@@ -728,6 +728,7 @@ struct binaries *binaries_free(struct binaries *b)
 	index_done(&b->by_build_id);
 	index_done(&b->by_file);
 	index_done(&b->by_alias);
+	filesystems_done(&b->filesystems);
 	opener_unref(b->opener);
 	close_fd(b->proc_fd);
 	pthread_mutex_destroy(&b->lock);

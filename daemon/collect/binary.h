@@ -13,6 +13,7 @@
 
 #include <sys/queue.h>
 
+#include "collect/filesystem.h"
 #include "collect/opener.h"
 #include "collect/procfs.h"
 #include "model/profile.h"

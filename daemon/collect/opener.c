@@ -3,109 +3,16 @@
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 
 #include "base/clock.h"
-#include "base/io.h"
 #include "collect/opener.h"
 #include "collect/procfs.h"
 
-#define MOUNTINFO_LIMIT (4 << 20)
-#define FILESYSTEM_TTL_NS (10 * NSEC_PER_SEC)
 /* Threads that wait for a filesystem that does not answer; each costs a small stack. */
 #define STUCK_MAX 4
 /* Where notes lie: behind the program headers, or at the end when a tool moved them. */
 #define NOTE_SCAN 65536
-
-/* ---- filesystems ---------------------------------------------------------------------------------------- */
-
-static bool type_is_prompt(const char *type, size_t len)
-{
-	/* Answered by another machine or another process. autofs: its mount point waits for a mount. */
-	static const char *const slow[] = { "fuse",	"fuseblk", "nfs",      "nfs4",	 "cifs",
-					    "smb3",	"smbfs",   "9p",       "ceph",	 "afs",
-					    "coda",	"lustre",  "virtiofs", "beegfs", "gpfs",
-					    "orangefs", "pvfs2",   "ocfs2",    "gfs2",	 "autofs",
-					    "ncpfs",	"vboxsf",  "prl_fs" };
-
-	if (len > 5 && memcmp(type, "fuse.", 5) == 0)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(slow); i++)
-		if (strlen(slow[i]) == len && memcmp(slow[i], type, len) == 0)
-			return false;
-	return true;
-}
-
-bool mountinfo_match(const char *line, uint64_t dev, bool *ret_prompt)
-{
-	unsigned maj, min;
-	const char *type;
-
-	/* "36 35 98:0 /root /mount options [optional fields] - type source options": blanks are escaped. */
-	if (sscanf(line, "%*u %*u %u:%u", &maj, &min) != 2 || makedev(maj, min) != dev)
-		return false;
-	type = strstr(line, " - ");
-	if (!type)
-		return false;
-	type += 3;
-	*ret_prompt = type_is_prompt(type, strcspn(type, " \n"));
-	return true;
-}
-
-/* 1 prompt, 0 not, -ENOENT: no such device there. */
-static int look_up_device(int pid_fd, uint64_t dev)
-{
-	_cleanup_(strbuf_done) struct strbuf text = {};
-	int r = read_file_at(pid_fd, "mountinfo", MOUNTINFO_LIMIT, &text);
-	char *save = NULL;
-
-	if (r < 0)
-		return r;
-	if (!text.data)
-		return -ENOENT;
-	for (char *line = strtok_r(text.data, "\n", &save); line;
-	     line = strtok_r(NULL, "\n", &save)) {
-		bool prompt;
-
-		if (mountinfo_match(line, dev, &prompt))
-			return prompt;
-	}
-	return -ENOENT;
-}
-
-void filesystems_init(struct filesystems *fs)
-{
-	_cleanup_close_ int fd = memfd_create("sysprofd", MFD_CLOEXEC);
-	struct stat st;
-
-	*fs = (struct filesystems){};
-	if (fd >= 0 && fstat(fd, &st) == 0)
-		fs->memory_dev = st.st_dev;
-}
-
-bool filesystem_is_prompt(struct filesystems *fs, int pid_fd, uint64_t dev, uint64_t mono_ns)
-{
-	struct filesystem *f = NULL;
-	int r;
-
-	for (size_t i = 0; i < fs->n; i++) {
-		if (fs->items[i].dev == dev && mono_ns < fs->items[i].until_mono_ns)
-			return fs->items[i].prompt;
-		if (fs->items[i].dev == dev || mono_ns >= fs->items[i].until_mono_ns)
-			f = &fs->items[i];
-	}
-	r = dev == fs->memory_dev ? 1 : look_up_device(pid_fd, dev);
-	if (r < 0 && r != -ENOENT)
-		return false;
-	if (!f)
-		f = &fs->items[fs->n < FILESYSTEMS_MAX ? fs->n++ : dev % FILESYSTEMS_MAX];
-	*f = (struct filesystem){ .dev = dev,
-				  .until_mono_ns = mono_ns + FILESYSTEM_TTL_NS,
-				  .prompt = r == 1 };
-	return f->prompt;
-}
 
 /* ---- opening --------------------------------------------------------------------------------------------- */
 

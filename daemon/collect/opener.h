@@ -5,41 +5,17 @@
  *
  * A file is reached by the kernel's own link of a mapping (/proc/PID/map_files) where possible, which no
  * rename or mount can turn elsewhere. It is opened O_PATH, found to be a regular file, and only then opened
- * for reading through that descriptor. Filesystems whose server may hang (FUSE, network) are recognised by
- * their device number in mountinfo before anything touches the file; they, and everything that is found by
- * path, are opened by threads of their own, which are abandoned at their deadline, a few at a time.
+ * for reading through that descriptor. Files on filesystems that may not answer (filesystem.h), and everything
+ * that is found by path, are opened by threads of their own, which are abandoned at their deadline, a few at a
+ * time.
  *
- * The filesystem cache belongs to one thread; open_with_deadline() may be called from any.
+ * Thread-safe.
  */
 #pragma once
 
 #include <sys/stat.h>
 
 #include "base/util.h"
-
-#define FILESYSTEMS_MAX 256
-
-struct filesystem {
-	uint64_t dev;
-	uint64_t until_mono_ns; /* device numbers are used again */
-	bool prompt;
-};
-
-struct filesystems {
-	struct filesystem items[FILESYSTEMS_MAX];
-	size_t n;
-	uint64_t
-		memory_dev; /* of memfd and shared memory: a mount of the kernel's own, in no mountinfo */
-};
-void filesystems_init(struct filesystems *fs);
-
-/*
- * Whether a file on `dev`, mapped by the process behind pid_fd, may be touched at once. False too when its
- * mount is not to be found: a mount that was detached may be one that hangs.
- */
-bool filesystem_is_prompt(struct filesystems *fs, int pid_fd, uint64_t dev, uint64_t mono_ns);
-/* One line of mountinfo: true when it is a mount of that device; sets whether that answers promptly. */
-bool mountinfo_match(const char *line, uint64_t dev, bool *ret_prompt);
 
 /* A descriptor for reading of the regular file behind an O_PATH descriptor, with its stat. */
 int open_regular(int path_fd, struct stat *ret) _warn_unused_;
