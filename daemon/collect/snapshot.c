@@ -18,7 +18,7 @@
 #define DATA_MAPS_MAX 16384
 /*
  * How far memory without a file that adjoins a binary's writable mapping is taken for its .bss. It may just as
- * well be somebody's heap; the symbol table decides, for nothing there has a symbol then.
+ * well be somebody's heap; the symbol stage, which knows how much memory the file has, decides.
  */
 #define BSS_MAX (4 << 20)
 

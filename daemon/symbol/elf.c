@@ -327,6 +327,20 @@ static bool offset_to_vaddr(const struct elf_table *t, uint64_t offset, uint64_t
 	       through_segments(t, offset, 0, false, ret);
 }
 
+bool elf_table_reaches(const struct elf_table *t, uint64_t offset)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	for (size_t i = 0; i < t->n_segments; i++) {
+		const struct segment *s = &t->segments[i];
+
+		if (offset < s->offset + s->memsz ||
+		    (offset - s->offset + s->vaddr) / page == (s->vaddr + s->memsz - 1) / page)
+			return true;
+	}
+	return false;
+}
+
 /* The last symbol that starts at or before at, or ELF_NO_SYMBOL. */
 static uint32_t last_start(const struct elf_table *t, uint32_t at)
 {

@@ -38,3 +38,5 @@ const char *elf_table_build_id(const struct elf_table *t); /* hexadecimal or "" 
  */
 int elf_table_find(const struct elf_table *t, int fd, uint64_t offset,
 		   char ret_name[static ELF_NAME_MAX]);
+/* Whether the file's memory reaches as far, to the end of its last page. */
+bool elf_table_reaches(const struct elf_table *t, uint64_t offset);

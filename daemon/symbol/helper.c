@@ -163,8 +163,8 @@ static int set_symbol(Sysprofd__V1__Symbol *s, const char *system_name)
 	return 0;
 }
 
-static int find_symbols(const struct elf_table *t, int fd, const Sysprofd__V1__SymbolizeRequest *q,
-			struct answer *a)
+static int find_symbols(const struct elf_table *t, int fd, enum elf_want want,
+			const Sysprofd__V1__SymbolizeRequest *q, struct answer *a)
 {
 	char name[ELF_NAME_MAX];
 
@@ -182,6 +182,8 @@ static int find_symbols(const struct elf_table *t, int fd, const Sysprofd__V1__S
 
 		if (elf_table_find(t, fd, q->offsets[i], name))
 			r = set_symbol(&a->symbols[i], name);
+		else if (want == ELF_WANT_DATA && !elf_table_reaches(t, q->offsets[i]))
+			r = set_symbol(&a->symbols[i], HELPER_NOT_OF_FILE);
 		if (r < 0)
 			return r;
 	}
@@ -238,7 +240,7 @@ static int answer_request(struct helper *h, const Sysprofd__V1__SymbolizeRequest
 		a->parsed = true;
 	}
 	a->response.build_id = (char *)elf_table_build_id(t);
-	return find_symbols(t, fd, q, a);
+	return find_symbols(t, fd, want, q, a);
 }
 
 static int serve(struct helper *h, const Sysprofd__V1__SymbolizeRequest *q, int fd)

@@ -6,3 +6,5 @@
 #define HELPER_REQUEST_MAX 8192 /* bytes: 256 varints of 10 bytes, and the rest */
 #define HELPER_RESPONSE_MAX (1U << 20) /* 256 symbols with two names of 1 KiB each */
 #define HELPER_CPU_SECONDS 10 /* CPU time of one request */
+/* The name of data behind all that the file occupies in memory. */
+#define HELPER_NOT_OF_FILE "[anon]"

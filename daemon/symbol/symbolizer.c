@@ -392,19 +392,27 @@ static bool is_wanted(const struct dict *d, uint32_t binary)
 
 static bool apply(struct naming *n, const struct item *i, const char *name, const char *system_name)
 {
-	int64_t id = dict_string(n->dict, name), system_id = 0;
+	struct lock *lock = i->kind == KIND_DATA ? &n->dict->locks[i->id] : NULL;
+	int64_t id, system_id = 0;
 
+	/* In memory that only adjoins the file's: known by its address, like any other without a file. */
+	if (lock && streq(name, HELPER_NOT_OF_FILE)) {
+		lock->binary = 0;
+		lock->offset = 0;
+		name = "";
+	}
+	id = dict_string(n->dict, name);
 	if (i->kind == KIND_CODE)
 		system_id = dict_string(n->dict, system_name);
 	if (id < 0 || system_id < 0)
 		return false;
-	if (i->kind == KIND_CODE) {
+	if (!lock) {
 		n->dict->frames[i->id].name = (uint32_t)id;
 		n->dict->frames[i->id].system_name = (uint32_t)system_id;
 		n->dict->frames[i->id].flags |= FRAME_NAMED;
 	} else {
-		n->dict->locks[i->id].name = (uint32_t)id;
-		n->dict->locks[i->id].flags |= LOCK_NAMED;
+		lock->name = (uint32_t)id;
+		lock->flags |= LOCK_NAMED;
 	}
 	if (*name)
 		n->s->counters.named++;

@@ -420,7 +420,9 @@ static void linkage_tables(void **state)
 
 static void static_objects(void **state)
 {
+	_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
 	_cleanup_close_ int fd = -1;
+	uint64_t last;
 
 	write_file("data.c",
 		   "int in_data[4] = { 1 }, in_bss[4]; static int hidden = 3;\n"
@@ -443,6 +445,12 @@ static void static_objects(void **state)
 			    "");
 	assert_string_equal(
 		name_at(fd, ELF_WANT_CODE, to_offset(fd, nm_address("data", "in_data"))), "");
+	/* The file's memory ends with the page that .bss ends in. */
+	assert_int_equal(elf_table_new(fd, ELF_WANT_DATA, &t), 0);
+	last = to_offset(fd, nm_address("data", "_end") - 1);
+	assert_true(elf_table_reaches(t, last));
+	assert_true(elf_table_reaches(t, last + 1));
+	assert_false(elf_table_reaches(t, last + (uint64_t)sysconf(_SC_PAGESIZE)));
 }
 
 /* ---- files that are not as they should be --------------------------------------------------------- */

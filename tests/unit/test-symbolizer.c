@@ -184,9 +184,14 @@ static void names_frames_and_locks(void **state)
 	struct lock l = {
 		.binary = self, .pid = 1, .address = 99, .offset = own_offset(&static_lock_word)
 	};
-	int64_t lock = dict_lock(f->dict, &l);
+	int64_t lock = dict_lock(f->dict, &l), beyond;
+	char text[64];
 
 	assert_true(lock > 0);
+	/* Memory that adjoins the file's, and was taken for its .bss. */
+	l.offset += 3 << 20;
+	beyond = dict_lock(f->dict, &l);
+	assert_true(beyond > 0);
 	/* One frame's binary cannot be opened: it stays for later. */
 	assert_int_equal(name_all(f, 20), 1);
 	assert_string_equal(frame_name(f, a), "exported_function");
@@ -197,6 +202,9 @@ static void names_frames_and_locks(void **state)
 	assert_false(is_final(f, lost));
 	assert_string_equal(dict_str(f->dict, f->dict->locks[lock].name), "static_lock_word");
 	assert_int_equal(f->dict->locks[lock].flags & 2, 2);
+	assert_string_equal(lock_text(f->dict, (uint32_t)beyond, text, sizeof(text)), "0x63");
+	assert_int_equal(f->dict->locks[beyond].binary, 0);
+	assert_int_equal(f->dict->locks[beyond].flags & 2, 2);
 	assert_int_equal(stats(f).requests, 2); /* code and data */
 	assert_true(stats(f).helper_pid > 0);
 
@@ -205,7 +213,10 @@ static void names_frames_and_locks(void **state)
 	assert_int_equal(dict_new(&f->dict), 0);
 	self = add_binary(f, KEY_SELF, "", 10);
 	a = add_frame(f, self, offset + 1);
+	l.binary = self;
+	beyond = dict_lock(f->dict, &l);
 	assert_int_equal(name_all(f, 20), 0);
+	assert_string_equal(lock_text(f->dict, (uint32_t)beyond, text, sizeof(text)), "0x63");
 	assert_string_equal(frame_name(f, a), "exported_function");
 	assert_int_equal(stats(f).requests, 2);
 	assert_int_equal(stats(f).crashes + stats(f).timeouts, 0);
