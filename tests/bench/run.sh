@@ -144,6 +144,18 @@ start_tool() # command
 	return 1
 }
 
+# Empty programs on the same events as ours: $floor
+start_floor()
+{
+	"$build/tests/bench/bench-floor" >"$dir/floor" 2>&1 </dev/null &
+	floor=$!
+	pids+=("$floor")
+	until grep -q ready "$dir/floor"; do
+		kill -0 "$floor" 2>/dev/null || die "$(cat "$dir/floor")"
+		sleep 0.01
+	done
+}
+
 # Others on this host whose programs we would measure along with ours.
 others()
 {
@@ -200,6 +212,9 @@ hooks()
 	done
 	for ((i = 0; i < rounds; i++)); do
 		measure_ops none $i
+		start_floor
+		measure_ops floor $i
+		stop "$floor"
 		start_daemon hooks
 		measure_ops sysprofd $i
 		stop "$daemon"
@@ -211,9 +226,11 @@ hooks()
 	done
 	section "Hooks: CPU time on CPU $cpu, $rounds rounds. A round trip is two switches and four calls."
 	row "system call, nothing attached" ns - $(per_round none syscall)
+	row "system call: an empty program adds" ns - $(per_round floor call)
 	row "system call: sysprofd adds" ns 130 $(per_round sysprofd call)
 	[[ " ${tools[*]} " != *" syscount "* ]] || row "system call: bcc syscount adds" ns - $(per_round syscount call)
 	row "pipe round trip, nothing attached" ns - $(per_round none pipe)
+	row "context switch: an empty program adds" ns - $(per_round floor turn)
 	row "context switch: sysprofd adds" ns 300 $(per_round sysprofd turn)
 	[[ " ${tools[*]} " != *" offcputime "* ]] ||
 		row "context switch: bcc offcputime adds" ns - $(per_round offcputime turn)
@@ -236,13 +253,33 @@ cpu_ns() # pid...
 	for p in "$@"; do cat /proc/"$p"/task/*/schedstat 2>/dev/null; done | awk '{ n += $1 } END { printf "%.0f\n", n }'
 }
 
-# Time in ns that a process's programs ran, and bytes of its maps, as their descriptors tell.
-program_ns() # pid
+# Time in ns that a process's programs ran, less what the kernel's statistics take for themselves ($timing_ns a
+# run), and how often; then bytes of its maps; as their descriptors tell.
+program_runs() # pid
 {
-	cat /proc/"$1"/fdinfo/* 2>/dev/null | awk '
+	cat /proc/"$1"/fdinfo/* 2>/dev/null | awk -v timing="$timing_ns" '
 		/^prog_id:/ { id = $2 }
 		/^run_time_ns:/ { n[id] = $2 }
-		END { for (i in n) sum += n[i]; printf "%.0f\n", sum }'
+		/^run_cnt:/ { runs[id] = $2 }
+		END {
+			for (i in n) { sum += n[i]; all += runs[i] }
+			printf "%.0f %.0f\n", sum - timing * all, all
+		}'
+}
+
+program_ns() # pid
+{
+	program_runs "$1" | cut -d ' ' -f 1
+}
+
+# What the kernel books for a run of an empty program: $timing_ns
+measure_timing()
+{
+	timing_ns=0
+	start_floor
+	"$build/tests/bench/bench-ops" "$cpu" >/dev/null
+	timing_ns=$(program_runs "$floor" | awk '{ print $2 ? $1 / $2 : 0 }')
+	stop "$floor"
 }
 
 map_bytes() # pid
@@ -283,11 +320,12 @@ mix()
 	pids+=("$load")
 	start_daemon mix
 	sleep $mix_warm
-	helper=$(ps -o pid= --ppid "$daemon")
+	helper=$(pgrep -P "$daemon")
+	# Only here: the kernel's statistics make every run of a program dearer.
+	echo 1 >$stats
+	measure_timing
 	calls=$(samples_of syscalls) waits=$(samples_of futex)
 	before=$(host_counts)
-	# Only here: the kernel's statistics add about 80 ns to every run of a program.
-	echo 1 >$stats
 	t0=$(date +%s%N) d0=$(cpu_ns "$daemon" $helper) b0=$(program_ns "$daemon")
 	for ((i = 0; i < 3; i++)); do
 		sleep $((mix_seconds / 3))
@@ -307,6 +345,7 @@ mix()
 			waits / cpus / seconds, ($8 - $4) / cpus / seconds }')"
 	row "CPU of the host: daemon and helper" % - "${daemons[@]}"
 	row "CPU of the host: BPF programs" % - "${programs[@]}"
+	note "(without $(calculate "int($timing_ns + 0.5)") ns a run, which the kernel books for an empty program while it takes the time)"
 	row "CPU of the host: all together" % 0.5 "${all[@]}"
 	local pss helper_pss maps mib=1048576
 	pss=$(pss_bytes "$daemon") maps=$(map_bytes "$daemon") helper_pss=0
