@@ -65,7 +65,7 @@ static uint64_t hash_file(uint64_t dev, uint64_t ino, uint64_t generation)
 
 static uint64_t hash_build_id(const struct file_identity *id)
 {
-	return XXH3_64bits(id->build_id, id->build_id_len);
+	return XXH3_64bits_withSeed(id->build_id, id->build_id_len, id->author);
 }
 
 static bool key_equal(const void *ctx, uint32_t id, const void *key)
@@ -80,7 +80,7 @@ static bool build_id_equal(const void *ctx, uint32_t id, const void *key)
 	const struct binaries *b = ctx;
 	const struct file_identity *a = &b->objects[id]->identity, *want = key;
 
-	return a->build_id_len == want->build_id_len &&
+	return a->author == want->author && a->build_id_len == want->build_id_len &&
 	       memcmp(a->build_id, want->build_id, want->build_id_len) == 0;
 }
 
@@ -354,6 +354,9 @@ static void keep_fd(struct binaries *b, struct object *o, int fd)
 
 static void remember_source(struct binaries *b, struct object *o, const struct sighting *s)
 {
+	/* Who comes later with the same claim must not say where the file is. */
+	if ((o->identity.author & AUTHOR_UNSEEN) && o->pids[0])
+		return;
 	pthread_mutex_lock(&b->lock);
 	o->pids[0] = s->pid;
 	o->pids[1] = s->parent;
@@ -505,34 +508,47 @@ static int find_vma(int pid_fd, uint64_t address, struct proc_vma *ret)
 }
 
 /*
- * Finds the file behind the sighting, if the mapping is still there and shows the same path. *f learns device
- * and inode, which records with a build-id do not tell, and the time of its last change.
+ * Whether the file is that of the sighting, and no other that lies there by now. A record tells the path as its
+ * process saw it, from its own root; and root's word is not taken by the path alone.
+ */
+static bool is_sighted(const struct sighting *s, const struct file_identity *f,
+		       const struct look *l, int path_fd)
+{
+	bool same_path = !path_known(s) ||
+			 (l->path_len == s->path_len && memcmp(l->path, s->path, s->path_len) == 0);
+	_cleanup_close_ int fd = -1;
+	struct file_identity want = *f;
+	struct stat st;
+
+	if (f->build_id_len == 0 || (same_path && file_author(&l->st) != 0))
+		return same_path;
+	fd = open_regular(path_fd, &st);
+	want.author = file_author(&l->st);
+	return fd >= 0 && file_is(fd, &st, &want);
+}
+
+/*
+ * Finds the file behind the sighting, if the mapping is still there. *f learns device and inode, which records
+ * with a build-id do not tell, the time of its last change, and its author.
  */
 static void look_at_file(struct binaries *b, const struct sighting *s, int pid_fd,
 			 struct file_identity *f, struct look *l)
 {
-	uint64_t start = s->start, end = s->end;
+	struct proc_vma v = { .start = s->start, .end = s->end, .dev = f->dev, .ino = f->ino };
 	_cleanup_close_ int fd = -1;
-	struct proc_vma v;
 
-	if (f->ino == 0) {
-		if (find_vma(pid_fd, s->start, &v) < 0 || v.ino == 0)
-			return;
-		f->dev = v.dev;
-		f->ino = v.ino;
-		start = v.start;
-		end = v.end;
-	}
-	if (!filesystem_is_prompt(&b->filesystems, pid_fd, f->dev, s->mono_ns))
+	if (f->ino == 0 && (find_vma(pid_fd, s->start, &v) < 0 || v.ino == 0))
 		return;
-	fd = open_mapped(pid_fd, start, end);
-	if (fd < 0 || fstat(fd, &l->st) < 0 || read_path(fd, l) < 0)
+	if (!filesystem_is_prompt(&b->filesystems, pid_fd, v.dev, s->mono_ns))
 		return;
-	if (path_known(s) &&
-	    (l->path_len != s->path_len || memcmp(l->path, s->path, s->path_len) != 0))
+	fd = open_mapped(pid_fd, v.start, v.end);
+	if (fd < 0 || fstat(fd, &l->st) < 0 || read_path(fd, l) < 0 || !is_sighted(s, f, l, fd))
 		return;
+	f->dev = v.dev;
+	f->ino = v.ino;
 	f->generation = (uint64_t)l->st.st_ctim.tv_sec * NSEC_PER_SEC +
 			(uint64_t)l->st.st_ctim.tv_nsec;
+	f->author = file_author(&l->st);
 	l->path_fd = TAKE_FD(fd);
 }
 
@@ -570,10 +586,39 @@ static struct object *learn_build_id(struct binaries *b, const struct file_ident
 	pthread_mutex_lock(&b->lock);
 	memcpy(o->identity.build_id, f->build_id, f->build_id_len);
 	o->identity.build_id_len = f->build_id_len;
+	o->identity.author = f->author;
 	format_build_id(o);
 	pthread_mutex_unlock(&b->lock);
 	/* Without memory it is only not found this way. */
 	return index_add(&b->by_build_id, object_hash(o), o->id) < 0 ? NULL : o;
+}
+
+/* The key of an alias for those who are gone too soon: what was last seen to have this build-id at this path. */
+static struct file_identity by_path(const struct sighting *s, const struct file_identity *f)
+{
+	return (struct file_identity){
+		.dev = XXH3_64bits(f->build_id, f->build_id_len),
+		.ino = XXH3_64bits(s->path, s->path_len),
+		.generation = UINT64_MAX, /* no file's */
+	};
+}
+
+static struct object *find_claimed(struct binaries *b, const struct sighting *s,
+				   struct file_identity *f, const struct look *l)
+{
+	struct file_identity path = by_path(s, f);
+	struct object *o;
+
+	if (l->path_fd < 0) {
+		o = find_alias(b, &path);
+		if (o)
+			return o;
+		f->author = path.ino | AUTHOR_UNSEEN;
+	}
+	o = find_identity(b, f) ?: learn_build_id(b, f);
+	if (o && l->path_fd >= 0)
+		set_alias(b, &path, o->key);
+	return o;
 }
 
 static struct object *find_object(struct binaries *b, const struct sighting *s,
@@ -590,7 +635,7 @@ static struct object *find_object(struct binaries *b, const struct sighting *s,
 	if (pid_fd >= 0)
 		look_at_file(b, s, pid_fd, f, l);
 	if (f->build_id_len)
-		return learn_build_id(b, f);
+		return find_claimed(b, s, f, l);
 	o = find_alias(b, f);
 	if (o)
 		return o;

@@ -2,9 +2,12 @@
 /*
  * The registry of binaries: every mapped file once, whichever processes map it.
  *
- * Identity is the build-id, else (device, inode, ctime), else, when the process has gone before anybody could
- * look, (device, inode). Build-ids come from the kernel (MMAP2 records, PROCMAP_QUERY): no ELF file is parsed
- * here.
+ * Identity is the build-id with its author (opener.h), else (device, inode, ctime), else, when the process has
+ * gone before anybody could look, (device, inode). Build-ids come from the kernel (MMAP2 records, PROCMAP_QUERY):
+ * no ELF file is parsed here.
+ *
+ * A mapping that claims the build-id of a file of root's is taken for that file without a look: who lies spoils his
+ * own frames. But only files of the same author ever give an object its path and its descriptor.
  *
  * Threads: the drain thread adds, references and trims; the symbol thread asks for descriptors by key. The
  * lock covers descriptors, sources and the key index; all else belongs to the drain thread.

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "collect/opener.h"
@@ -88,13 +89,23 @@ static bool has_build_id(int fd, uint64_t size, const struct file_identity *want
 	return false;
 }
 
+uint64_t file_author(const struct stat *st)
+{
+	uint64_t file[2] = { st->st_dev, st->st_ino };
+
+	if ((st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && st->st_gid != 0))
+		return XXH3_64bits(file, sizeof(file)) >> 2 | AUTHOR_FILE;
+	return st->st_uid;
+}
+
 bool file_is(int fd, const struct stat *st, const struct file_identity *want)
 {
 	uint64_t ctime_ns = (uint64_t)st->st_ctim.tv_sec * NSEC_PER_SEC +
 			    (uint64_t)st->st_ctim.tv_nsec;
 
 	if (want->build_id_len > 0)
-		return has_build_id(fd, (uint64_t)st->st_size, want);
+		return ((want->author & AUTHOR_UNSEEN) || want->author == file_author(st)) &&
+		       has_build_id(fd, (uint64_t)st->st_size, want);
 	if (st->st_ino != want->ino)
 		return false;
 	/* btrfs shows another device in stat than in maps; inode and ctime together are enough. */

@@ -28,9 +28,19 @@ int open_in_root(int pid_fd, const char *path, struct stat *ret) _warn_unused_;
 struct file_identity {
 	uint8_t build_id[20];
 	size_t build_id_len; /* 0: by the rest */
+	uint64_t author; /* whose word the build-id is */
 	uint64_t dev, ino, generation; /* generation 0: not known */
 };
 bool file_is(int fd, const struct stat *st, const struct file_identity *want);
+
+/*
+ * Anyone can write anyone's build-id into a file. What only root can write is believed (0): wherever it lies, it is
+ * one binary. Other files are believed among those of their owner, and where more than the owner can write, each for
+ * itself. AUTHOR_UNSEEN: nobody could look at the file; the rest of the number is its path's.
+ */
+#define AUTHOR_UNSEEN (1ULL << 63)
+#define AUTHOR_FILE (1ULL << 62)
+uint64_t file_author(const struct stat *st);
 
 /* Where the file may be found, tried in this order. */
 struct open_request {

@@ -23,7 +23,9 @@ static void set_object(const struct object *o, struct binary_ref *ret)
 		.kind = o->kind,
 	};
 	/* The registry's own identities of memory are nobody's device and inode. */
-	if (o->kind == BINARY_ELF) {
+	if (o->identity.build_id_len) {
+		ret->generation = o->identity.author;
+	} else if (o->kind == BINARY_ELF) {
 		ret->dev = o->identity.dev;
 		ret->ino = o->identity.ino;
 		ret->generation = o->identity.generation;

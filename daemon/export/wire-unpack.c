@@ -84,7 +84,7 @@ static int unpack_binaries(struct unpacking *u)
 		b.path = u->strings[m->path];
 		b.build_id = u->strings[m->build_id];
 		/* What told them apart in the daemon is not sent: their places do. */
-		b.generation = b.build_id ? 0 : i;
+		b.generation = i;
 		r = put(u->binaries, i, dict_binary(u->p->dict, &b));
 		if (r < 0)
 			return r;

@@ -279,14 +279,16 @@ static bool binary_equal(const void *ctx, uint32_t id, const void *key)
 	const struct binary *a = &((const struct dict *)ctx)->binaries[id], *b = key;
 
 	if (a->build_id || b->build_id)
-		return a->build_id == b->build_id && a->kind == b->kind;
+		return a->build_id == b->build_id && a->kind == b->kind &&
+		       a->generation == b->generation;
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
 static uint64_t binary_hash(const struct dict *d, const struct binary *b)
 {
-	return b->build_id ? hash_bytes(d, &b->build_id, sizeof(b->build_id))
-			   : hash_bytes(d, b, sizeof(*b));
+	uint64_t claim[2] = { b->build_id, b->generation };
+
+	return b->build_id ? hash_bytes(d, claim, sizeof(claim)) : hash_bytes(d, b, sizeof(*b));
 }
 
 int64_t dict_binary(struct dict *d, const struct binary *b)

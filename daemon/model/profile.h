@@ -54,7 +54,8 @@ struct binary {
 	uint32_t kind; /* enum binary_kind */
 	uint64_t dev; /* identity where there is no build-id; makedev() form */
 	uint64_t ino;
-	uint64_t generation; /* ctime in ns: a file rewritten in place is another binary */
+	uint64_t generation; /* ctime in ns: a file rewritten in place is another binary;
+				with a build-id: who says so, 0 for root */
 };
 
 enum frame_kind {

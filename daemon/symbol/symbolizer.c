@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include <xxhash.h>
@@ -72,7 +73,7 @@ struct symbolizer {
 	struct pending pending;
 	struct strike strikes[STRIKES_MAX];
 	size_t n_strikes, next_strike;
-	uint64_t last_id;
+	uint64_t last_id, seed; /* of hashes: strangers choose build-ids */
 	int vdso_fd;
 	struct counters counters; /* readable without the lock, which may be held for seconds */
 };
@@ -111,6 +112,8 @@ int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
 	if (!s->options.helper_memory)
 		s->options.helper_memory = 1U << 30;
 	s->vdso_fd = -1;
+	if (getrandom(&s->seed, sizeof(s->seed), GRND_NONBLOCK) != sizeof(s->seed))
+		s->seed = (uintptr_t)s;
 	pthread_mutex_init(&s->lock, NULL);
 	helper_process_init(&s->helper, s->options.helper_memory);
 	answers_init(&s->answers, s->options.cache_bytes);
@@ -148,23 +151,25 @@ void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret)
 
 /* ---- identity and poison ----------------------------------------------------------------------- */
 
+/* Of what the dictionary takes for one binary: others must not have their names from it. */
 static struct identity identify(const struct naming *n, uint32_t binary)
 {
 	const struct binary *b = &n->dict->binaries[binary];
 	const char *build_id = dict_str(n->dict, b->build_id);
-	uint64_t fields[5] = { 2, b->dev, b->ino, b->generation, b->kind };
+	uint64_t fields[6] = { b->dev, b->ino, b->generation, b->kind };
 	XXH128_hash_t h;
 
 	if (*build_id) {
-		h = XXH3_128bits_withSeed(build_id, strlen(build_id), 1);
-	} else {
+		h = XXH3_128bits_withSeed(build_id, strlen(build_id), n->s->seed);
+		fields[0] = h.low64;
+		fields[1] = h.high64;
+		fields[4] = 1;
+	} else if (!b->ino && binary < n->n_keys) {
 		/* Without any identity, the registry's key is one as long as this daemon runs. */
-		if (!b->ino && binary < n->n_keys) {
-			fields[0] = 3;
-			fields[1] = n->keys[binary];
-		}
-		h = XXH3_128bits(fields, sizeof(fields));
+		fields[4] = 2;
+		fields[5] = n->keys[binary];
 	}
+	h = XXH3_128bits_withSeed(fields, sizeof(fields), n->s->seed);
 	return (struct identity){ { h.low64, h.high64 } };
 }
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <cmocka.h>
 
 #include "collect/mapping.h"
@@ -269,6 +270,87 @@ static void test_copy_on_write(void **state)
 	assert_int_equal(image_own(&child), 0);
 }
 
+/* ---- files that claim to be others -------------------------------------------------------------- */
+
+struct claim {
+	char path[64];
+	void *at;
+	struct stat st;
+};
+
+/* A page of a file with the build-id "abcdefghijklmnopqrst", mapped here. */
+static void claim_new(struct claim *c, uid_t owner)
+{
+	static const uint8_t page[4096] = "\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0abcdefghijklmnopqrst";
+	int fd;
+
+	snprintf(c->path, sizeof(c->path), "/tmp/sysprofd-claim-XXXXXX");
+	fd = mkstemp(c->path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, page, sizeof(page)), sizeof(page));
+	assert_int_equal(fchown(fd, owner, owner), 0);
+	assert_int_equal(fstat(fd, &c->st), 0);
+	c->at = mmap(NULL, sizeof(page), PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	assert_ptr_not_equal(c->at, MAP_FAILED);
+	close(fd);
+}
+
+static void claim_done(struct claim *c)
+{
+	unlink(c->path);
+	munmap(c->at, 4096);
+}
+
+static struct object *claim_seen(const struct claim *c)
+{
+	struct sighting s = { .pid = (uint32_t)getpid(),
+			      .pid_fd = -1,
+			      .start = (uintptr_t)c->at,
+			      .end = (uintptr_t)c->at + 4096,
+			      .path = c->path,
+			      .path_len = strlen(c->path),
+			      .build_id = (const uint8_t *)"abcdefghijklmnopqrst",
+			      .build_id_len = 20 };
+	struct object *o = binaries_see(binaries, &s);
+
+	assert_non_null(o);
+	return o;
+}
+
+/* Neither the path nor the bytes of an object are ever another author's, whoever is seen first or last. */
+static void test_copied_build_id(void **state)
+{
+	struct object *theirs, *ours, *again;
+	struct claim copy, real;
+	struct stat st;
+	int fd;
+
+	if (getuid() != 0) {
+		print_message("needs root, to give a file away\n");
+		skip();
+	}
+	claim_new(&copy, 12345);
+	claim_new(&real, 0);
+	theirs = claim_seen(&copy);
+	ours = claim_seen(&real);
+	again = claim_seen(&copy);
+	assert_ptr_not_equal(theirs, ours);
+	assert_string_equal(theirs->path, copy.path);
+	assert_string_equal(ours->path, real.path);
+	/* No descriptor is kept here: the mapping that was seen last is tried first, and is not believed. */
+	fd = binaries_open(binaries, ours->key);
+	assert_true(fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == real.st.st_ino);
+	close_fd(fd);
+	fd = binaries_open(binaries, theirs->key);
+	assert_true(fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == copy.st.st_ino);
+	close_fd(fd);
+	object_unref(binaries, theirs);
+	object_unref(binaries, ours);
+	object_unref(binaries, again);
+	claim_done(&copy);
+	claim_done(&real);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,7 +358,7 @@ int main(void)
 		cmocka_unit_test(test_same_again),    cmocka_unit_test(test_late_record),
 		cmocka_unit_test(test_anonymous),     cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_endless_past),  cmocka_unit_test(test_snapshot),
-		cmocka_unit_test(test_copy_on_write),
+		cmocka_unit_test(test_copy_on_write), cmocka_unit_test(test_copied_build_id),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

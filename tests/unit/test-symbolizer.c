@@ -18,6 +18,7 @@
 #include "base/io.h"
 #include "symbol/answers.h"
 #include "symbol/channel.h"
+#include "symbol/elf.h"
 #include "symbol/symbolizer.h"
 #include "sysprofd/v1/helper.pb-c.h"
 
@@ -123,7 +124,8 @@ static void fixture_free(struct fixture *f)
 	free(f);
 }
 
-static uint32_t add_binary(struct fixture *f, uint64_t key, const char *build_id, uint64_t ino)
+static uint32_t add_binary_of(struct fixture *f, uint64_t key, const char *build_id, uint64_t ino,
+			      uint64_t author)
 {
 	struct binary b = {
 		.name = (uint32_t)dict_string(f->dict, "x"),
@@ -131,12 +133,18 @@ static uint32_t add_binary(struct fixture *f, uint64_t key, const char *build_id
 		.kind = BINARY_ELF,
 		.dev = 1,
 		.ino = ino,
+		.generation = author,
 	};
 	int64_t id = dict_binary(f->dict, &b);
 
 	assert_true(id > 0 && id < 16);
 	f->keys[id] = key;
 	return (uint32_t)id;
+}
+
+static uint32_t add_binary(struct fixture *f, uint64_t key, const char *build_id, uint64_t ino)
+{
+	return add_binary_of(f, key, build_id, ino, 0);
 }
 
 static uint32_t add_frame(struct fixture *f, uint32_t binary, uint64_t offset)
@@ -248,6 +256,27 @@ static void wrong_file(void **state)
 	/* The file behind the path is another build than the one that was mapped: no name is better. */
 	assert_int_equal(name_all(f, 20), 0);
 	assert_string_equal(frame_name(f, a), "");
+	fixture_free(f);
+}
+
+/* Who copies a build-id has no say in the names of whom he copied it from. */
+static void copied_build_id(void **state)
+{
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
+	uint64_t offset = own_offset(exported_function) + 1;
+	struct fixture *f = fixture_new(0);
+	uint32_t copy, real;
+
+	assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), 0);
+	assert_string_not_equal(elf_table_build_id(t), "");
+	copy = add_frame(f, add_binary_of(f, KEY_GARBAGE, elf_table_build_id(t), 0, 1000), offset);
+	assert_int_equal(name_all(f, 20), 0);
+	real = add_frame(f, add_binary(f, KEY_SELF, elf_table_build_id(t), 0), offset);
+	assert_int_not_equal(copy, real);
+	assert_int_equal(name_all(f, 20), 0);
+	assert_string_equal(frame_name(f, copy), "");
+	assert_string_equal(frame_name(f, real), "exported_function");
 	fixture_free(f);
 }
 
@@ -493,6 +522,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_frames_and_locks),
 		cmocka_unit_test(many_offsets),
 		cmocka_unit_test(wrong_file),
+		cmocka_unit_test(copied_build_id),
 		cmocka_unit_test(hostile_files),
 		cmocka_unit_test(killed_while_idle),
 		cmocka_unit_test(hung_helper),
