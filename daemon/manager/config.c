@@ -93,7 +93,7 @@ static const struct setting settings[] = {
 	{ "serve", "query-timeout", KIND_TIME, AT(query_timeout_ns), "30s", "100ms", "10min", NULL,
 	  "How long one query may run." },
 	{ "serve", "max-answer", KIND_BYTES, AT(max_answer_bytes), "64M", "64K", "1G", NULL,
-	  "The largest answer." },
+	  "The largest answer; half for who does not see everything." },
 	{ "serve", "max-bursts", KIND_NUMBER, AT(max_bursts), "2", "0", "16", NULL,
 	  "Recordings at another rate at a time." },
 	{ "symbol", "cache-size", KIND_BYTES, AT(symbol_cache_bytes), "8M", "64K", "1G", NULL,

@@ -15,7 +15,7 @@ struct call *call_new(struct exchange *x, void (*run)(struct call *, struct work
 	c->peer = peer_ref(x->connection->peer);
 	c->job.privileged = c->peer->visibility.all;
 	c->run = run;
-	c->answer.body.limit = c->server->o.max_answer_bytes;
+	c->answer.body.limit = answer_limit(c->server, c->peer);
 	return c;
 }
 
@@ -128,9 +128,9 @@ int call_reply(struct call *c, ProtobufCMessage *response, Sysprofd__V1__Host **
 		a->gzip = r == 1;
 	}
 	if (r == -EFBIG)
-		return rpc_fail(&c->error, RPC_RESOURCE_EXHAUSTED,
-				"the answer has more than %" PRIu64
-				" bytes: narrow the selection, or ask for less",
-				c->server->o.max_answer_bytes);
+		return rpc_fail(
+			&c->error, RPC_RESOURCE_EXHAUSTED,
+			"the answer has more than %zu bytes: narrow the selection, or ask for less",
+			c->answer.body.limit);
 	return r < 0 ? r : 0;
 }

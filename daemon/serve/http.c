@@ -13,6 +13,7 @@
 #define CLOSING_MAX 64 /* connections that are shed but not closed yet */
 #define SEND_BASE_NS (10 * NSEC_PER_SEC)
 #define SEND_BYTES_PER_SEC (1 << 20) /* slower readers of large answers are dropped */
+#define SMALL_ANSWER 65536 /* always fits: there are only so many connections */
 #define DISCARD_FACTOR 4 /* so many times max_request_bytes are read and dropped before giving up */
 
 /* ---- running ----------------------------------------------------------------------------------- */
@@ -47,10 +48,31 @@ static int on_mhd_defer(sd_event_source *source, void *userdata)
 
 /* ---- the exchange ------------------------------------------------------------------------------ */
 
+/* Who does not see everything gets half, and counts apart: none of them keeps answers from an administrator. */
+uint64_t answer_limit(const struct server *s, const struct peer *p)
+{
+	return p->visibility.all ? s->o.max_answer_bytes : s->o.max_answer_bytes / 2;
+}
+
+void answer_hold(struct server *s, const struct peer *p, size_t *held, size_t bytes)
+{
+	s->held_bytes[p->visibility.all] += bytes - *held;
+	*held = bytes;
+}
+
 static void hold(struct exchange *x, size_t bytes)
 {
-	x->server->held_bytes += bytes - x->held;
-	x->held = bytes;
+	answer_hold(x->server, x->connection->peer, &x->held, bytes);
+}
+
+/* Answers on their way share one budget; but one, however large, always fits. */
+static bool fits(const struct exchange *x)
+{
+	const struct peer *p = x->connection->peer;
+	uint64_t held = x->server->held_bytes[p->visibility.all];
+	size_t len = x->answer.body.len;
+
+	return held == 0 || len <= SMALL_ANSWER || held + len <= answer_limit(x->server, p);
 }
 
 static void exchange_free(struct exchange *x)
@@ -128,10 +150,7 @@ void exchange_resume(struct exchange *x)
 
 void exchange_ready(struct exchange *x)
 {
-	struct server *s = x->server;
-
-	/* All answers on their way share one budget; but one, however large, always fits. */
-	if (s->held_bytes > 0 && s->held_bytes + x->answer.body.len > s->o.max_answer_bytes) {
+	if (!fits(x)) {
 		struct rpc_error busy = {};
 
 		rpc_set_error(&busy, RPC_UNAVAILABLE,

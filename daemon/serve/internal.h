@@ -100,6 +100,11 @@ struct exchange {
 	size_t held; /* bytes of the answer on its way */
 };
 
+/* The largest answer that the peer gets. */
+uint64_t answer_limit(const struct server *s, const struct peer *p);
+/* Counts bytes on their way to the peer, which were *held up to now. */
+void answer_hold(struct server *s, const struct peer *p, size_t *held, size_t bytes);
+
 int http_start(struct server *s);
 void http_stop(struct server *s);
 /* Lets libmicrohttpd run soon, outside of its own callbacks. */
@@ -325,7 +330,8 @@ struct server {
 	uint64_t next_deadline_mono_ns;
 
 	struct stream *streams;
-	uint64_t held_bytes; /* answers on their way */
+	uint64_t held_bytes
+		[2]; /* answers on their way: to peers that see everything [1], to others [0] */
 
 	pthread_mutex_t snapshot_lock;
 	struct snapshot *snapshot;

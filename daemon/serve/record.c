@@ -130,7 +130,7 @@ static void submit(struct record *c, enum record_step step)
 {
 	c->step = step;
 	c->busy = true;
-	c->frame = (struct strbuf){ .limit = c->stream.server->o.max_answer_bytes };
+	c->frame = (struct strbuf){ .limit = answer_limit(c->stream.server, c->stream.peer) };
 	c->job = (struct job){ .privileged = c->stream.peer->visibility.all,
 			       .run = on_run,
 			       .done = on_done };

@@ -34,8 +34,7 @@ struct stream *stream_ref(struct stream *t)
 
 static void hold(struct stream *t, size_t bytes)
 {
-	t->server->held_bytes += bytes - t->held;
-	t->held = bytes;
+	answer_hold(t->server, t->peer, &t->held, bytes);
 }
 
 struct stream *stream_unref(struct stream *t)
@@ -58,10 +57,10 @@ struct stream *stream_unref(struct stream *t)
 
 bool stream_has_room(const struct stream *t)
 {
-	const struct server *s = t->server;
+	uint64_t held = t->server->held_bytes[t->peer->visibility.all];
 
 	return !t->closed && t->n_frames < STREAM_FRAMES &&
-	       (t->n_frames == 0 || s->held_bytes < s->o.max_answer_bytes);
+	       (t->n_frames == 0 || held < answer_limit(t->server, t->peer));
 }
 
 static void update_deadline(struct stream *t)

@@ -96,7 +96,7 @@ static void watch_kick(struct stream *t)
 			       .run = on_encode,
 			       .done = on_encoded };
 	w->error = (struct rpc_error){};
-	w->frame = (struct strbuf){ .limit = t->server->o.max_answer_bytes };
+	w->frame = (struct strbuf){ .limit = answer_limit(t->server, t->peer) };
 	w->job_skipped = w->skipped;
 	/* A full queue is tried again when one of its jobs ends. */
 	if (worker_pool_submit(t->server->pool, &w->job) < 0)

@@ -535,115 +535,6 @@ static void test_stops_when_busy(void **state)
 		close(fds[i]);
 }
 
-/* ---- users --------------------------------------------------------------------------------------- */
-
-/* In a child of another uid: how many of `n` connections that hang are served at all. */
-static int places_of(struct fixture *f, uid_t uid, int n)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		int held = 0;
-
-		if (setgid(uid) < 0 || setuid(uid) < 0)
-			_exit(255);
-		for (int i = 0; i < n; i++) {
-			int fd = dial(f);
-
-			put(fd, "P", 1);
-			held += !readable(fd, 5);
-		}
-		_exit(held);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
-
-static void test_one_user_gets_half(void **state)
-{
-	if (getuid() != 0) {
-		print_message("needs root, to become somebody else\n");
-		skip();
-	}
-	/* Idle ones are replaced as they age, but never more than half are held at a time. */
-	assert_in_range(places_of(*state, UID_ALICE, 40), 32, 40);
-	assert_alive(*state);
-}
-
-/* Two recordings by a user without privilege: the second is refused. */
-static int record_twice(struct fixture *f)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		const char body[] = "\0\0\0\0\16{\"seconds\":30}";
-		struct reply r;
-		int fd = dial(f);
-
-		if (setgid(UID_ALICE) < 0 || setuid(UID_ALICE) < 0)
-			_exit(255);
-		close(fd);
-		fd = dial(f);
-		send_post(fd, SERVICE "Record", STREAM_JSON, body, sizeof(body) - 1);
-		usleep(200000);
-		post(f, SERVICE "Record", STREAM_JSON, body, sizeof(body) - 1, &r);
-		_exit(r.body.len > 5 && r.body.data[0] == 2 &&
-				      strstr(r.body.data + 5, "one recording at a time")
-			      ? 0
-			      : 1);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
-
-/* Whether a user without privilege hears how many samples others gave: the burst has 100 a second. */
-static int record_as_alice(struct fixture *f)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		const char body[] = "\0\0\0\0\17{\"seconds\":1.5}";
-		bool progress, told;
-		struct reply r;
-
-		if (setgid(UID_ALICE) < 0 || setuid(UID_ALICE) < 0)
-			_exit(255);
-		post(f, SERVICE "Record", STREAM_JSON, body, sizeof(body) - 1, &r);
-		/* The second frame is the last, with the profile's own 100. */
-		progress = r.body.len > 5 && strstr(r.body.data + 5, "\"elapsedSeconds\"");
-		told = progress && (strstr(r.body.data + 5, "\"samples\"") ||
-				    memmem(r.body.data, r.body.len, "\"samples\":\"200\"", 15));
-		_exit(progress && !told && memmem(r.body.data, r.body.len, "\"profile\":{", 11)
-			      ? 0
-			      : 1);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
-
-static void test_counts_of_others_are_not_told(void **state)
-{
-	if (getuid() != 0) {
-		print_message("needs root, to become somebody else\n");
-		skip();
-	}
-	assert_int_equal(record_as_alice(*state), 0);
-	assert_alive(*state);
-}
-
-static void test_one_recording_per_user(void **state)
-{
-	if (getuid() != 0) {
-		print_message("needs root, to become somebody else\n");
-		skip();
-	}
-	assert_int_equal(record_twice(*state), 0);
-	assert_alive(*state);
-}
-
 /* ---- the socket itself ---------------------------------------------------------------------------- */
 
 static int try_start(struct fixture *f)
@@ -773,10 +664,6 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_recorder_leaves, setup, teardown),
 		cmocka_unit_test(test_stops_when_busy),
-		cmocka_unit_test_setup_teardown(test_one_user_gets_half, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_one_recording_per_user, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_counts_of_others_are_not_told, setup,
-						teardown),
 		cmocka_unit_test(test_socket_path),
 		cmocka_unit_test(test_passed_descriptor),
 		cmocka_unit_test_setup_teardown(test_no_descriptors_left, setup, teardown),

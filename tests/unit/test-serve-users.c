@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What a user without privilege can do to others through the server, and hear about them. */
+#include "serve-fixture.h"
+
+/* In a child of another uid: how many of `n` connections that hang are served at all. */
+static int places_of(struct fixture *f, uid_t uid, int n)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		int held = 0;
+
+		if (setgid(uid) < 0 || setuid(uid) < 0)
+			_exit(255);
+		for (int i = 0; i < n; i++) {
+			int fd = dial(f);
+
+			put(fd, "P", 1);
+			held += !readable(fd, 5);
+		}
+		_exit(held);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+/* As Alice, asks for an answer that fills the budget of users without privilege, and leaves it unread. */
+static pid_t hold_an_answer(struct fixture *f)
+{
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		int fd;
+
+		if (setgid(UID_ALICE) < 0 || setuid(UID_ALICE) < 0)
+			_exit(255);
+		fd = dial(f);
+		send_post(fd, SERVICE "Status", JSON, "{}", 2);
+		if (readable(fd, 5000) && write(ready[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void test_one_user_holds_no_others_answers(void **state)
+{
+	struct fixture *f = *state;
+	struct reply r;
+	pid_t pid;
+
+	if (getuid() != 0) {
+		print_message("needs root, to become somebody else\n");
+		skip();
+	}
+	f->fake.big_counters = 7000; /* within half a megabyte, more than the socket holds */
+	pid = hold_an_answer(f);
+	f->fake.big_counters = 14000;
+	post_json(f, "Status", "{}", &r);
+	assert_int_equal(r.status, 200);
+	reply_done(&r);
+	/* Small answers have room beside a large one, whoever holds that. */
+	f->fake.big_counters = 0;
+	assert_alive(f);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void test_one_user_gets_half(void **state)
+{
+	if (getuid() != 0) {
+		print_message("needs root, to become somebody else\n");
+		skip();
+	}
+	/* Idle ones are replaced as they age, but never more than half are held at a time. */
+	assert_in_range(places_of(*state, UID_ALICE, 40), 32, 40);
+	assert_alive(*state);
+}
+
+/* Two recordings by a user without privilege: the second is refused. */
+static int record_twice(struct fixture *f)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		const char body[] = "\0\0\0\0\16{\"seconds\":30}";
+		struct reply r;
+		int fd = dial(f);
+
+		if (setgid(UID_ALICE) < 0 || setuid(UID_ALICE) < 0)
+			_exit(255);
+		close(fd);
+		fd = dial(f);
+		send_post(fd, SERVICE "Record", STREAM_JSON, body, sizeof(body) - 1);
+		usleep(200000);
+		post(f, SERVICE "Record", STREAM_JSON, body, sizeof(body) - 1, &r);
+		_exit(r.body.len > 5 && r.body.data[0] == 2 &&
+				      strstr(r.body.data + 5, "one recording at a time")
+			      ? 0
+			      : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+/* Whether a user without privilege hears how many samples others gave: the burst has 100 a second. */
+static int record_as_alice(struct fixture *f)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		const char body[] = "\0\0\0\0\17{\"seconds\":1.5}";
+		bool progress, told;
+		struct reply r;
+
+		if (setgid(UID_ALICE) < 0 || setuid(UID_ALICE) < 0)
+			_exit(255);
+		post(f, SERVICE "Record", STREAM_JSON, body, sizeof(body) - 1, &r);
+		/* The second frame is the last, with the profile's own 100. */
+		progress = r.body.len > 5 && strstr(r.body.data + 5, "\"elapsedSeconds\"");
+		told = progress && (strstr(r.body.data + 5, "\"samples\"") ||
+				    memmem(r.body.data, r.body.len, "\"samples\":\"200\"", 15));
+		_exit(progress && !told && memmem(r.body.data, r.body.len, "\"profile\":{", 11)
+			      ? 0
+			      : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+static void test_counts_of_others_are_not_told(void **state)
+{
+	if (getuid() != 0) {
+		print_message("needs root, to become somebody else\n");
+		skip();
+	}
+	assert_int_equal(record_as_alice(*state), 0);
+	assert_alive(*state);
+}
+
+static void test_one_recording_per_user(void **state)
+{
+	if (getuid() != 0) {
+		print_message("needs root, to become somebody else\n");
+		skip();
+	}
+	assert_int_equal(record_twice(*state), 0);
+	assert_alive(*state);
+}
+
+/* A megabyte for all answers, half of it for users without privilege. */
+static int setup_small_answers(void **state)
+{
+	struct fixture *f = fixture_new();
+
+	f->options.max_answer_bytes = 1 << 20;
+	*state = f;
+	return fixture_start(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_one_user_gets_half, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_user_holds_no_others_answers,
+						setup_small_answers, teardown),
+		cmocka_unit_test_setup_teardown(test_one_recording_per_user, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_counts_of_others_are_not_told, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
