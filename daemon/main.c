@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/heap.h"
+#include "base/io.h"
 #include "manager/config.h"
 #include "manager/manager.h"
 #include "symbol/symbolizer.h"
@@ -73,6 +74,8 @@ int main(int argc, char **argv)
 	bool check_only = false;
 	int opt;
 
+	if (stdio_occupy() < 0)
+		return EXIT_FAILURE;
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0)
 		switch (opt) {
 		case OPT_CONFIG:

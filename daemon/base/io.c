@@ -77,3 +77,16 @@ int write_full(int fd, const void *buf, size_t len)
 	}
 	return 0;
 }
+
+int stdio_occupy(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd < 0)
+		return negative_errno();
+	close(fd);
+	return 0;
+}

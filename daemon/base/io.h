@@ -10,3 +10,8 @@ int read_fd(int fd, size_t limit, struct strbuf *b) _warn_unused_;
 /* Reads exactly len bytes at the offset: -ENODATA when the file ends earlier. */
 int pread_full(int fd, void *buf, size_t len, uint64_t offset) _warn_unused_;
 int write_full(int fd, const void *buf, size_t len) _warn_unused_;
+/*
+ * Standard descriptors that the caller closed are filled, or a file or socket would get the number, and with it what
+ * is meant to be printed. Writing there fails, as it should.
+ */
+int stdio_occupy(void) _warn_unused_;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "ctl/command.h"
 #include "ctl/text.h"
 
@@ -35,6 +36,8 @@ int main(int argc, char **argv)
 	_cleanup_(options_done) struct options options = {};
 	_cleanup_(strbuf_done) struct strbuf error = {};
 
+	if (stdio_occupy() < 0)
+		return CTL_FAILED;
 	if (options_parse(argc, argv, wall_now_ns(), &options, &error) < 0) {
 		complain("%s", error.data ?: "out of memory");
 		return CTL_USAGE;

@@ -7,8 +7,11 @@
 #include <locale.h>
 #include <math.h>
 #include <pty.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/wait.h>
 
+#include "base/io.h"
 #include "base/utf8.h"
 #include "ctl/json.h"
 #include "ctl/text.h"
@@ -286,9 +289,27 @@ static int set_up(void **state)
 	return setlocale(LC_CTYPE, "C.UTF-8") ? 0 : -1;
 }
 
+/* What is printed must not end up in whatever was opened first. */
+static void test_closed_descriptors(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		for (int i = 0; i <= STDERR_FILENO; i++)
+			close(i);
+		if (stdio_occupy() < 0 || open("/dev/null", O_RDWR) <= STDERR_FILENO)
+			_exit(1);
+		_exit(write(STDOUT_FILENO, "x", 1) < 0 && write(STDERR_FILENO, "x", 1) < 0 ? 0 : 2);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_closed_descriptors),
 		cmocka_unit_test(test_widths),
 		cmocka_unit_test(test_fit),
 		cmocka_unit_test(test_fit_always_fits),
