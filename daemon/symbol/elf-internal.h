@@ -8,6 +8,8 @@
 
 #define ELF_SYMBOLS_MAX \
 	(1U << 22) /* the largest binaries in distributions have about 1.1 million */
+#define ELF_ENTRIES_MAX \
+	(16U << 20) /* of one table in the file; a sparse file may claim any number */
 #define ELF_SEGMENTS_MAX 256
 #define ELF_NO_SYMBOL ((1U << 24) - 1)
 

@@ -40,6 +40,8 @@ static int read_relocations(struct plt *p, const GElf_Shdr *s)
 
 	if (!chunk)
 		return -ENOMEM;
+	if (n > ELF_ENTRIES_MAX)
+		return -EFBIG;
 	while (n) {
 		size_t now = MIN(n, (uint64_t)CHUNK_N);
 		int q = elf_read_records(p->r, ELF_T_RELA, chunk, now * sizeof(*chunk), at);

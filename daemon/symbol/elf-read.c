@@ -143,6 +143,8 @@ static int read_table(struct elf_reader *r, struct range where, struct range nam
 
 	if (!chunk)
 		return -ENOMEM;
+	if ((where.end - where.start) / each > ELF_ENTRIES_MAX)
+		return -EFBIG;
 	r->t->strings[strings] = names;
 	while (where.end - where.start >= each) {
 		size_t n = MIN((uint64_t)CHUNK / each, (where.end - where.start) / each);

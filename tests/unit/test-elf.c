@@ -493,6 +493,39 @@ static void entry_size_zero(void **state)
 	assert_int_equal(check_located("spin0", "entsize"), 3);
 }
 
+/* A hole in a file costs its owner nothing, and its reader every byte. */
+static void endless_tables(void **state)
+{
+	static const Elf64_Word types[] = { SHT_SYMTAB, SHT_DYNSYM, SHT_RELA };
+	_cleanup_close_ int fd = -1;
+	Elf64_Ehdr e;
+	Elf64_Shdr s;
+
+	write_file("locate.h", locate_h);
+	write_file("spin.c", spin_c);
+	alarm(60); /* instead of hours */
+	for (size_t type = 0; type < ARRAY_SIZE(types); type++) {
+		_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
+
+		must(run("gcc -O1 spin.c -o sparse && truncate -s 2T sparse"));
+		fd = close_fd(fd);
+		fd = open_file("sparse", O_RDONLY);
+		assert_int_equal(pread_full(fd, &e, sizeof(e), 0), 0);
+		for (int i = 0; i < e.e_shnum; i++) {
+			uint64_t at = e.e_shoff + (uint64_t)i * sizeof(s);
+
+			assert_int_equal(pread_full(fd, &s, sizeof(s), at), 0);
+			if (s.sh_type != types[type])
+				continue;
+			s.sh_offset = 1 << 30;
+			s.sh_size = 1ULL << 40;
+			patch("sparse", at, &s, sizeof(s));
+		}
+		assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), -EFBIG);
+	}
+	alarm(0);
+}
+
 static void no_section_headers(void **state)
 {
 	static const char *const hashes[] = { "gnu", "sysv", "both" };
@@ -686,21 +719,14 @@ static int group_teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(linkers_and_layouts),
-		cmocka_unit_test(prelinked_library),
-		cmocka_unit_test(sizes_and_gaps),
-		cmocka_unit_test(aliases),
-		cmocka_unit_test(folded_bodies),
-		cmocka_unit_test(cold_parts),
-		cmocka_unit_test(resolvers),
-		cmocka_unit_test(linkage_tables),
-		cmocka_unit_test(static_objects),
-		cmocka_unit_test(compressed_debug_info),
-		cmocka_unit_test(entry_size_zero),
-		cmocka_unit_test(no_section_headers),
-		cmocka_unit_test(build_ids),
-		cmocka_unit_test(other_machines),
-		cmocka_unit_test(not_elf),
+		cmocka_unit_test(linkers_and_layouts), cmocka_unit_test(prelinked_library),
+		cmocka_unit_test(sizes_and_gaps),      cmocka_unit_test(aliases),
+		cmocka_unit_test(folded_bodies),       cmocka_unit_test(cold_parts),
+		cmocka_unit_test(resolvers),	       cmocka_unit_test(linkage_tables),
+		cmocka_unit_test(static_objects),      cmocka_unit_test(compressed_debug_info),
+		cmocka_unit_test(entry_size_zero),     cmocka_unit_test(endless_tables),
+		cmocka_unit_test(no_section_headers),  cmocka_unit_test(build_ids),
+		cmocka_unit_test(other_machines),      cmocka_unit_test(not_elf),
 		cmocka_unit_test(damaged_files),
 	};
 
