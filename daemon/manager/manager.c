@@ -221,7 +221,9 @@ static int start_archive(struct manager *m)
 	r = archive_start(&o, &m->archive);
 	if (r < 0)
 		log_error("Cannot use the state directory %s: %s", manager_state_directory(m),
-			  strerror(-r));
+			  r == -EPERM	? "others can write there, or it belongs to somebody else"
+			  : r == -EBUSY ? "another sysprofd uses it"
+					: strerror(-r));
 	return r;
 }
 
