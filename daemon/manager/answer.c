@@ -35,7 +35,7 @@ int manager_snapshot(void *ctx, struct recent *ret)
 }
 
 int manager_put_work(void *ctx, const char *name, const char *const *labels, size_t n_labels,
-		     uint64_t count, uint64_t wall_ns)
+		     uint64_t count, uint64_t wall_ns, bool privileged)
 {
 	struct manager *m = ctx;
 	uint64_t now = wall_now_ns();
@@ -43,5 +43,5 @@ int manager_put_work(void *ctx, const char *name, const char *const *labels, siz
 	/* Units belong to the open bucket: a report about another time has none. */
 	if (wall_ns + WORK_AGE_NS < now || wall_ns > now + WORK_AGE_NS)
 		return -EINVAL;
-	return work_add(&m->work, name, labels, n_labels, count);
+	return work_add(&m->work, name, labels, n_labels, count, privileged);
 }

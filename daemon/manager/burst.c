@@ -69,6 +69,7 @@ void bursts_drain(struct recorder *r)
 struct burst_call {
 	struct call call;
 	double hz;
+	bool privileged;
 	uint32_t *tgids;
 	size_t n_tgids;
 	uint64_t id;
@@ -86,6 +87,16 @@ static void free_burst_call(struct call *call)
 	free(c);
 }
 
+/* The last place is an administrator's, unless it is the only one. */
+static bool has_room(const struct recorder *r, bool privileged)
+{
+	size_t max = r->options.max_bursts, plain = 0;
+
+	for (size_t i = 0; i < r->n_bursts; i++)
+		plain += !r->bursts[i].privileged;
+	return r->n_bursts < max && (privileged || max == 1 || plain + 1 < max);
+}
+
 static int run_start(struct recorder *r, struct call *call)
 {
 	struct burst_call *c = (struct burst_call *)call;
@@ -94,7 +105,7 @@ static int run_start(struct recorder *r, struct call *call)
 	struct burst b = {};
 	int result;
 
-	if (r->n_bursts >= r->options.max_bursts)
+	if (!has_room(r, c->privileged))
 		return -EBUSY;
 	result = ARRAY_GROW(r->bursts, r->cap_bursts, r->n_bursts + 1);
 	if (result < 0)
@@ -111,6 +122,7 @@ static int run_start(struct recorder *r, struct call *call)
 		return result;
 	}
 	b.id = c->id = ++r->next_burst_id;
+	b.privileged = c->privileged;
 	b.deadline_mono_ns = mono_now_ns() + LIFE_NS;
 	r->bursts[r->n_bursts++] = b;
 	return 0;
@@ -183,7 +195,7 @@ static struct burst_call *new_call(int (*fn)(struct recorder *r, struct call *c)
 }
 
 int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, size_t n_tgids,
-			 uint64_t *ret_id)
+			 bool privileged, uint64_t *ret_id)
 {
 	struct burst_call *c = new_call(run_start, 0);
 	int result;
@@ -192,6 +204,7 @@ int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, s
 		return -ENOMEM;
 	c->call.undo = undo_start;
 	c->hz = hz;
+	c->privileged = privileged;
 	if (n_tgids > 0) {
 		c->tgids = new0(uint32_t, n_tgids);
 		if (!c->tgids) {

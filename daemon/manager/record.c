@@ -95,10 +95,12 @@ int manager_record_start(void *ctx, double hz, const struct selection *sel,
 		return -ENOMEM;
 	r = copy_selection(sel, &s->selection);
 	if (r >= 0)
-		r = recorder_burst_start(m->recorder, hz, tgids, exact_pids(sel, tgids), &s->id);
+		r = recorder_burst_start(m->recorder, hz, tgids, exact_pids(sel, tgids),
+					 sel->visibility.all, &s->id);
 	if (r < 0) {
 		if (r == -EBUSY)
-			*ret_why = "as many recordings as max-bursts allows are running";
+			*ret_why = "as many recordings as max-bursts allows are running (the last "
+				   "is for administrators)";
 		s->ended = true;
 		manager_record_free(m, s);
 		return r;

@@ -8,6 +8,7 @@
 
 struct burst {
 	uint64_t id;
+	bool privileged; /* who asked for it sees everything */
 	struct collector *collector;
 	struct window *window;
 	struct burst_progress progress;

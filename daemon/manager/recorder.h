@@ -52,7 +52,7 @@ int recorder_open_binary(struct recorder *r, uint64_t key);
 
 /* A burst. Ids are never reused. -EBUSY: max_bursts run already. */
 int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, size_t n_tgids,
-			 uint64_t *ret_id);
+			 bool privileged, uint64_t *ret_id);
 struct burst_progress {
 	uint64_t samples, lost;
 };

@@ -66,24 +66,25 @@ static int make_text(const char *name, const char *const *labels, size_t n_label
 	return strbuf_error(ret);
 }
 
-static int add_locked(struct work *w, struct strbuf *text, uint64_t count)
+static int add_locked(struct work *w, struct strbuf *text, uint64_t count, bool privileged)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (streq(w->entries[i].text, text->data)) {
 			w->entries[i].count += count;
 			return 0;
 		}
-	if (w->n == WORK_ENTRIES_MAX) {
+	if (w->n == WORK_ENTRIES_MAX || (!privileged && w->n_plain == WORK_ENTRIES_MAX / 2)) {
 		w->refused++;
 		return -ENOSPC;
 	}
+	w->n_plain += !privileged;
 	w->entries[w->n].text = strbuf_take(text, NULL);
 	w->entries[w->n++].count = count;
 	return 0;
 }
 
 int work_add(struct work *w, const char *name, const char *const *labels, size_t n_labels,
-	     uint64_t count)
+	     uint64_t count, bool privileged)
 {
 	_cleanup_(strbuf_done) struct strbuf text = {};
 	int r = make_text(name, labels, n_labels, &text);
@@ -91,7 +92,7 @@ int work_add(struct work *w, const char *name, const char *const *labels, size_t
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&w->lock);
-	r = add_locked(w, &text, count);
+	r = add_locked(w, &text, count, privileged);
 	pthread_mutex_unlock(&w->lock);
 	return r;
 }
@@ -123,6 +124,7 @@ int work_take(struct work *w, struct bucket *b)
 			free(w->entries[taken++].text);
 	}
 	w->n -= taken;
+	w->n_plain = MIN(w->n_plain, w->n);
 	memmove(w->entries, w->entries + taken, w->n * sizeof(w->entries[0]));
 	pthread_mutex_unlock(&w->lock);
 	return r;

@@ -17,15 +17,18 @@ struct work_entry {
 struct work {
 	pthread_mutex_t lock;
 	struct work_entry entries[WORK_ENTRIES_MAX];
-	size_t n;
+	size_t n, n_plain; /* all, and those of peers without privilege */
 	uint64_t refused;
 };
 
 void work_init(struct work *w);
 void work_done(struct work *w);
-/* -EINVAL: a name or label that is empty, too long, or holds other than letters, digits, _ . : / -; -ENOSPC. */
+/*
+ * -EINVAL: a name or label that is empty, too long, or holds other than letters, digits, _ . : / -. -ENOSPC: no more
+ * entries; peers without privilege have half of them.
+ */
 int work_add(struct work *w, const char *name, const char *const *labels, size_t n_labels,
-	     uint64_t count);
+	     uint64_t count, bool privileged);
 uint64_t work_refused(struct work *w);
 /* Moves all into the bucket; what there is no memory for stays for the next one. */
 int work_take(struct work *w, struct bucket *b);

@@ -152,11 +152,15 @@ int method_put_work(struct call *c, struct worker *w)
 	if (r >= 0)
 		r = c->server->ops->put_work(c->server->ops_ctx, m->name,
 					     (const char *const *)labels, n, m->count,
-					     m->time_ns ?: wall_now_ns());
+					     m->time_ns ?: wall_now_ns(), c->peer->visibility.all);
 	for (size_t i = 0; i < n; i++)
 		free(labels[i]);
 	if (r == -ENOSPC)
 		return rpc_fail(&c->error, RPC_RESOURCE_EXHAUSTED, "too many series of work");
+	if (r == -EINVAL)
+		return rpc_fail(
+			&c->error, RPC_INVALID_ARGUMENT,
+			"values of labels are [A-Za-z0-9_.:/-]+, times are within a minute");
 	if (r < 0)
 		return r;
 	return call_reply(c, &response.base, &response.host);

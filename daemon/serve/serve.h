@@ -46,8 +46,8 @@ struct serve_ops {
 			   uint64_t *ret_lost, struct profile **ret_profile);
 	void (*record_free)(void *ctx, struct record_session *s); /* ends it if it still runs */
 	int (*put_work)(void *ctx, const char *name, const char *const *labels, size_t n_labels,
-			uint64_t count,
-			uint64_t wall_ns); /* labels: "key=value"; -ENOSPC: too many series */
+			uint64_t count, uint64_t wall_ns,
+			bool privileged); /* labels: "key=value"; -ENOSPC: too many series */
 };
 
 struct serve_options {

@@ -197,7 +197,7 @@ static inline void fake_record_free(void *ctx, struct record_session *s)
 }
 
 static inline int fake_put_work(void *ctx, const char *name, const char *const *labels,
-				size_t n_labels, uint64_t count, uint64_t wall_ns)
+				size_t n_labels, uint64_t count, uint64_t wall_ns, bool privileged)
 {
 	struct fake *f = ctx;
 	size_t n = (size_t)snprintf(f->work, sizeof(f->work), "%s %llu", name,
