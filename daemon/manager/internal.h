@@ -18,9 +18,9 @@
 
 /* The reload that is under way. */
 struct reload {
-	struct config *config; /* NULL: none */
-	struct recorder_options options; /* made of it */
-	struct loader *loader;
+	struct loader *loader; /* NULL: none */
+	struct loaded loaded; /* what it made, until that is in force */
+	struct recorder_options options;
 	sd_event_source *source; /* of the loader's end */
 	int replaced_fd; /* eventfd: the drain thread has left `result` */
 	int result;

@@ -21,7 +21,7 @@ static void finish(struct manager *m)
 	rl->again = false;
 	rl->source = sd_event_source_disable_unref(rl->source);
 	rl->loader = loader_free(rl->loader);
-	rl->config = config_free(rl->config);
+	loaded_done(&rl->loaded);
 	if (again)
 		begin(m);
 	else
@@ -34,17 +34,18 @@ static void fail(struct manager *m, const char *why)
 	finish(m);
 }
 
-/* What changes while running: [collect], [store] limits, [log]. */
+/* What changes while running: [collect], [store] limits, who sees what, [log]. */
 static void apply(struct manager *m)
 {
 	struct store_options store;
 
 	config_free(m->reloaded);
-	m->reloaded = TAKE_PTR(m->reload.config);
+	m->reloaded = TAKE_PTR(m->reload.loaded.config);
+	server_set_access(m->server, TAKE_PTR(m->reload.loaded.access));
 	manager_store_options(m, m->reloaded, &store);
 	archive_reconfigure(m->archive, &store);
 	log_set_level(m->reloaded->log_level);
-	log_info("Configuration reloaded; [serve], [symbol], [access], paths and "
+	log_info("Configuration reloaded; [serve] but its group, [symbol], paths and "
 		 "max-processes apply from the next start");
 	finish(m);
 }
@@ -80,13 +81,18 @@ static void replaced(void *ctx, int result)
 static int on_loaded(sd_event_source *s, int fd, uint32_t revents, void *ctx)
 {
 	struct manager *m = ctx;
-	struct collector *collector = NULL;
+	struct loaded *made = &m->reload.loaded;
 	_cleanup_free_ char *why = NULL;
-	int r = loader_take(m->reload.loader, &collector, &why);
+	int r = loader_take(m->reload.loader, made, &why);
 
 	sd_event_source_set_enabled(s, SD_EVENT_OFF);
+	if (r >= 0 && !made->collector) {
+		apply(m);
+		return 0;
+	}
 	if (r >= 0)
-		r = recorder_replace(m->recorder, &m->reload.options, collector, replaced, m);
+		r = recorder_replace(m->recorder, &m->reload.options, TAKE_PTR(made->collector),
+				     replaced, m);
 	if (r < 0)
 		fail(m, why ?: strerror(-r));
 	return 0;
@@ -104,21 +110,24 @@ static bool all_run(struct manager *m, const struct collect_options *o)
 	return true;
 }
 
-static bool same_recorder(struct manager *m)
+static bool same_recorder(struct manager *m, const struct config *c)
 {
-	const struct config *old = m->reloaded ?: m->config, *c = m->reload.config;
+	const struct config *old = m->reloaded ?: m->config;
 
 	return config_section_equal(old, c, "collect") && old->max_bursts == c->max_bursts &&
 	       all_run(m, &m->reload.options.collect);
 }
 
-static int start_loader(struct manager *m)
+static int start_loader(struct manager *m, struct config *c)
 {
 	struct reload *rl = &m->reload;
+	bool same;
 	int r;
 
+	manager_recorder_options(m, c, &rl->options);
 	rl->options.collect.places = recorder_places(m->recorder);
-	r = loader_start(&rl->options.collect, &rl->loader);
+	same = same_recorder(m, c);
+	r = loader_start(c, same ? NULL : &rl->options.collect, &rl->loader);
 	if (r < 0)
 		return r;
 	return sd_event_add_io(m->event, &rl->source, loader_fd(rl->loader), EPOLLIN, on_loaded, m);
@@ -127,20 +136,15 @@ static int start_loader(struct manager *m)
 static void begin(struct manager *m)
 {
 	_cleanup_(strbuf_done) struct strbuf problems = {};
-	struct reload *rl = &m->reload;
-	int r = manager_load_config(&m->options, &rl->config, &problems);
+	_cleanup_(config_free_p) struct config *c = NULL;
+	int r = manager_load_config(&m->options, &c, &problems);
 
 	manager_log_problems(&problems);
 	if (r != 0) {
 		fail(m, r < 0 ? strerror(-r) : "the one before stays in force");
 		return;
 	}
-	manager_recorder_options(m, rl->config, &rl->options);
-	if (same_recorder(m)) {
-		apply(m);
-		return;
-	}
-	r = start_loader(m);
+	r = start_loader(m, TAKE_PTR(c));
 	if (r < 0)
 		fail(m, strerror(-r));
 }
@@ -152,7 +156,7 @@ int manager_reload(sd_event_source *s, const struct signalfd_siginfo *si, void *
 	/* Each with its time, by which the service manager knows that it is its own. */
 	sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%llu",
 		   (unsigned long long)(mono_now_ns() / NSEC_PER_USEC));
-	if (m->reload.config)
+	if (m->reload.loader)
 		m->reload.again = true;
 	else
 		begin(m);
@@ -171,6 +175,6 @@ void manager_reload_done(struct manager *m)
 {
 	sd_event_source_disable_unref(m->reload.source);
 	loader_free(m->reload.loader);
-	config_free(m->reload.config);
+	loaded_done(&m->reload.loaded);
 	close_fd(m->reload.replaced_fd);
 }

@@ -78,6 +78,32 @@ int access_policy_init(struct access_policy *a, const char *group, const struct 
 	return 0;
 }
 
+int access_policy_new(const char *group, const struct access_rule *rules, size_t n_rules,
+		      struct access_policy **ret)
+{
+	struct access_policy *a = new0(struct access_policy, 1);
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	r = access_policy_init(a, group, rules, n_rules);
+	if (r < 0) {
+		free(a);
+		return r;
+	}
+	*ret = a;
+	return 0;
+}
+
+struct access_policy *access_policy_free(struct access_policy *a)
+{
+	if (!a)
+		return NULL;
+	access_policy_done(a);
+	free(a);
+	return NULL;
+}
+
 static bool has_gid(const gid_t *gids, size_t n, gid_t gid)
 {
 	for (size_t i = 0; i < n; i++)

@@ -11,7 +11,7 @@
 #include "query/query.h"
 #include "serve/serve.h"
 
-/* Names of groups resolved once, when the server starts: looking them up may ask the network. */
+/* Names of groups resolved once: looking them up may ask the network. */
 struct access_policy {
 	gid_t admin_gid;
 	bool has_admin_gid;

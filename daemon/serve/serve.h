@@ -77,6 +77,16 @@ int server_new(sd_event *event, const struct serve_options *o, const struct serv
 struct server *server_free(struct server *s);
 DEFINE_CLEANUP(struct server *, server_free)
 
+/*
+ * Who sees what from now on; connections that are open keep what they had. Making one looks up groups, which may
+ * ask the network: on any thread.
+ */
+struct access_policy;
+int access_policy_new(const char *group, const struct access_rule *rules, size_t n_rules,
+		      struct access_policy **ret);
+struct access_policy *access_policy_free(struct access_policy *a);
+void server_set_access(struct server *s, struct access_policy *a); /* takes it over */
+
 /* A bucket has closed and is named: live streams get it. Main thread. The bucket stays the caller's. */
 void server_publish(struct server *s, const struct bucket *b);
 

@@ -88,6 +88,13 @@ int server_new(sd_event *event, const struct serve_options *o, const struct serv
 	return 0;
 }
 
+void server_set_access(struct server *s, struct access_policy *a)
+{
+	access_policy_done(&s->policy);
+	s->policy = *a;
+	free(a);
+}
+
 void server_publish(struct server *s, const struct bucket *b)
 {
 	snapshot_drop(s);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Clients that are not ours, and clients that misbehave, against the real daemon."""
+import grp
 import json
 import os
 import shutil
@@ -165,10 +166,10 @@ def test_hostile_names(t):
     subprocess.run(["go", "tool", "pprof", "-raw", path], capture_output=True, check=True, timeout=60)
 
 
-def become(uid):
+def become(uid, gid=None):
     def change():
         os.setgroups([])
-        os.setgid(uid)
+        os.setgid(gid or uid)
         os.setuid(uid)
     return change
 
@@ -186,10 +187,10 @@ def test_two_uids(t):
         t.finish(p)
     time.sleep(1.2)
 
-    def pids(uid):
+    def pids(uid, gid=None):
         out = subprocess.run([programs[SYSPROFCTL], "--socket", d.socket, "top", "--by", "process", "-n", "10000",
                               "--format", "json"], capture_output=True, check=True, timeout=30,
-                             preexec_fn=become(uid) if uid else None).stdout
+                             preexec_fn=become(uid, gid) if uid else None).stdout
         return {r["pid"] for r in json.loads(out)["rows"] if r.get("pid")}
 
     for own, other in ((0, 1), (1, 0)):
@@ -197,7 +198,15 @@ def test_two_uids(t):
         # Beside it, sysprofctl itself may be there.
         assert spins[own].pid in seen and len(seen) <= 3, (seen, spins[own].pid)
         assert spins[other].pid not in seen and d.process.pid not in seen, seen
-    assert pids(0) > {p.pid for p in spins}
+    everyone = {p.pid for p in spins}
+    assert pids(0) > everyone
+    # The group that sees everything is another one after a reload.
+    group = grp.getgrnam("users")
+    assert not pids(UIDS[0], group.gr_gid) > everyone
+    d.config["serve"] = {"group": group.gr_name}
+    d.reload()
+    assert pids(UIDS[0], group.gr_gid) > everyone
+    assert not pids(UIDS[0]) > everyone
 
 
 def hang(d, data=b"P"):

@@ -6,23 +6,54 @@
 #include <cmocka.h>
 #include <poll.h>
 
+#include "base/log.h"
 #include "manager/loader.h"
+
+static struct config *config(void)
+{
+	struct config *c = NULL;
+
+	assert_int_equal(config_new(&c), 0);
+	return c;
+}
+
+static void wait_for(struct loader *l)
+{
+	struct pollfd p = { .fd = loader_fd(l), .events = POLLIN };
+
+	assert_int_equal(poll(&p, 1, 60000), 1);
+}
 
 static void test_failure_is_told(void **state)
 {
 	const struct collect_options nothing = {};
-	struct collector *c = NULL;
+	struct loaded made = {};
 	struct loader *l = NULL;
-	struct pollfd p = { .events = POLLIN };
 	char *why = NULL;
 
-	assert_int_equal(loader_start(&nothing, &l), 0);
-	p.fd = loader_fd(l);
-	assert_int_equal(poll(&p, 1, 60000), 1);
-	assert_int_equal(loader_take(l, &c, &why), -EOPNOTSUPP);
-	assert_null(c);
+	assert_int_equal(loader_start(config(), &nothing, &l), 0);
+	wait_for(l);
+	assert_int_equal(loader_take(l, &made, &why), -EOPNOTSUPP);
+	assert_null(made.config);
 	assert_string_equal(why, "nothing is enabled");
 	free(why);
+	loader_free(l);
+}
+
+static void test_without_a_collector(void **state)
+{
+	struct loaded made = {};
+	struct loader *l = NULL;
+	struct config *c = config();
+	char *why = NULL;
+
+	assert_int_equal(loader_start(c, NULL, &l), 0);
+	wait_for(l);
+	assert_int_equal(loader_take(l, &made, &why), 0);
+	assert_ptr_equal(made.config, c);
+	assert_null(made.collector);
+	assert_non_null(made.access);
+	loaded_done(&made);
 	loader_free(l);
 }
 
@@ -34,7 +65,7 @@ static void test_letting_go(void **state)
 	for (int i = 0; i < 20; i++) {
 		struct loader *l = NULL;
 
-		assert_int_equal(loader_start(&nothing, &l), 0);
+		assert_int_equal(loader_start(config(), i % 2 ? &nothing : NULL, &l), 0);
 		loader_free(l);
 	}
 	usleep(200000);
@@ -44,8 +75,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_failure_is_told),
+		cmocka_unit_test(test_without_a_collector),
 		cmocka_unit_test(test_letting_go),
 	};
 
+	log_set_level(LOG_LEVEL_ERROR); /* the group of the default configuration need not exist */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
