@@ -11,16 +11,31 @@
 #define RETRY_NS NSEC_PER_SEC
 #define IDLE_NS (5 * NSEC_PER_SEC)
 
+/* Stored events of buckets that were dropped before this one. */
+struct missing {
+	bool any;
+	uint64_t n[PROFILE_TYPE_N];
+};
+
+/* A closed bucket, which does not change any more: who looks at it counts itself in, and needs no lock then. */
+struct closed {
+	unsigned n_ref; /* guarded by the lock, as is the next */
+	struct missing before;
+	struct filled filled;
+};
+
 struct archive {
 	struct archive_options options;
 	struct store *store;
 	pthread_t thread;
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t
+		lock; /* guards what follows; held for moments only: the drain thread takes it */
 	pthread_cond_t wake;
-	struct filled current; /* its bucket is replaced as a whole, never changed in place */
-	struct filled queue[QUEUE_MAX]; /* oldest first */
+	struct closed *current;
+	struct closed *queue[QUEUE_MAX]; /* oldest first */
 	size_t n;
+	struct missing before_next; /* of the bucket that comes next */
 	bool stop;
 	bool reopen;
 	struct store_options next_store;
@@ -28,41 +43,135 @@ struct archive {
 	uint64_t lost[PROFILE_TYPE_N]; /* stored events of dropped buckets */
 };
 
-/* ---- the queue ---------------------------------------------------------------------------------- */
+/* ---- closed buckets ------------------------------------------------------------------------------ */
 
-/* Under the lock: the bucket is lost, which the next one tells, if there is one. */
-static void drop(struct archive *a, struct filled *f, struct filled *next)
+static void closed_free(struct closed *c)
+{
+	filled_done(&c->filled);
+	free(c);
+}
+
+static void closed_unref(struct archive *a, struct closed *c)
+{
+	bool last;
+
+	pthread_mutex_lock(&a->lock);
+	last = --c->n_ref == 0;
+	pthread_mutex_unlock(&a->lock);
+	if (last)
+		closed_free(c);
+}
+
+static struct closed *closed_new(struct filled *f)
+{
+	struct closed *c = new0(struct closed, 1);
+
+	if (!c)
+		return NULL;
+	c->n_ref = 1;
+	c->filled = *f;
+	*f = (struct filled){};
+	return c;
+}
+
+/* What was lost before a bucket is told in its metadata, of which everyone has a copy. */
+static void tell_loss(struct bucket_meta *m, const struct missing *before)
 {
 	for (size_t i = 0; i < PROFILE_TYPE_N; i++) {
-		const struct accounting *from = &f->bucket->meta.source[i];
-
-		a->lost[i] += from->stored;
-		if (next) {
-			struct accounting *to = &next->bucket->meta.source[i];
-			uint64_t n = from->stored + from->lost[LOSS_QUEUE_FULL];
-
-			to->seen += n;
-			to->lost[LOSS_QUEUE_FULL] += n;
-		}
+		m->source[i].seen += before->n[i];
+		m->source[i].lost[LOSS_QUEUE_FULL] += before->n[i];
 	}
-	if (next)
-		next->bucket->meta.gap = GAP_STORE;
+	if (before->any)
+		m->gap = GAP_STORE;
+}
+
+/* ---- the queue ---------------------------------------------------------------------------------- */
+
+/* Under the lock: the bucket is lost, which the one behind it tells. */
+static void count_drop(struct archive *a, const struct bucket *b, const struct missing *before,
+		       struct missing *behind)
+{
+	for (size_t i = 0; i < PROFILE_TYPE_N; i++) {
+		a->lost[i] += b->meta.source[i].stored;
+		behind->n[i] += b->meta.source[i].stored + before->n[i];
+	}
+	behind->any = true;
 	a->dropped++;
-	filled_done(f);
+}
+
+static struct missing *behind(struct archive *a, size_t i)
+{
+	return i < a->n ? &a->queue[i]->before : &a->before_next;
 }
 
 void archive_push(struct archive *a, struct filled *f)
 {
+	struct closed *c = closed_new(f), *oldest = NULL;
+
 	pthread_mutex_lock(&a->lock);
-	if (a->n == QUEUE_MAX) {
-		drop(a, &a->queue[0], &a->queue[1]);
-		memmove(a->queue, a->queue + 1, --a->n * sizeof(a->queue[0]));
+	if (!c) {
+		count_drop(a, f->bucket, &(struct missing){}, &a->before_next);
+	} else {
+		if (a->n == QUEUE_MAX) {
+			oldest = a->queue[0];
+			count_drop(a, oldest->filled.bucket, &oldest->before, behind(a, 1));
+			memmove(a->queue, a->queue + 1, --a->n * sizeof(a->queue[0]));
+		}
+		c->before = a->before_next;
+		a->before_next = (struct missing){};
+		a->queue[a->n++] = c;
 	}
-	a->queue[a->n++] = *f;
-	*f = (struct filled){};
 	pthread_cond_signal(&a->wake);
 	pthread_mutex_unlock(&a->lock);
+	filled_done(f);
+	if (oldest)
+		closed_unref(a, oldest);
 }
+
+/* Counts itself in on all that are there; what was lost before each comes with it. */
+static size_t hold_all(struct archive *a, struct closed **held, struct missing *before)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&a->lock);
+	if (a->current)
+		held[n++] = a->current;
+	for (size_t i = 0; i < a->n; i++)
+		held[n++] = a->queue[i];
+	for (size_t i = 0; i < n; i++) {
+		held[i]->n_ref++;
+		before[i] = held[i]->before;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return n;
+}
+
+int archive_recent(struct archive *a, uint64_t deadline_mono_ns, struct recent *ret)
+{
+	struct closed *held[RECENT_CLOSED_MAX];
+	struct missing before[RECENT_CLOSED_MAX];
+	size_t n = hold_all(a, held, before);
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct filled *f = &held[i]->filled;
+		struct bucket *b = NULL;
+
+		if (r >= 0)
+			r = bucket_copy(f->bucket, &b);
+		if (r >= 0) {
+			tell_loss(&b->meta, &before[i]);
+			/* Frames that get no name in time show as module+offset. */
+			symbolizer_name(a->options.symbolizer, b->dict, f->binary_keys, f->n_keys,
+					deadline_mono_ns);
+			ret->closed[ret->n_closed++] = b;
+		}
+		closed_unref(a, held[i]);
+	}
+	return r;
+}
+
+/* ---- the thread --------------------------------------------------------------------------------- */
 
 static int copy_filled(const struct filled *f, struct filled *ret)
 {
@@ -84,63 +193,66 @@ static int copy_filled(const struct filled *f, struct filled *ret)
 	return 0;
 }
 
-int archive_recent(struct archive *a, uint64_t deadline_mono_ns, struct recent *ret)
-{
-	struct filled copies[RECENT_CLOSED_MAX] = {};
-	size_t n = 0;
-	int r = 0;
-
-	pthread_mutex_lock(&a->lock);
-	if (a->current.bucket)
-		r = copy_filled(&a->current, &copies[n++]);
-	for (size_t i = 0; r >= 0 && i < a->n; i++)
-		r = copy_filled(&a->queue[i], &copies[n++]);
-	pthread_mutex_unlock(&a->lock);
-	for (size_t i = 0; i < n; i++) {
-		if (r >= 0) {
-			/* Frames that get no name in time show as module+offset. */
-			symbolizer_name(a->options.symbolizer, copies[i].bucket->dict,
-					copies[i].binary_keys, copies[i].n_keys, deadline_mono_ns);
-			ret->closed[ret->n_closed++] = TAKE_PTR(copies[i].bucket);
-		}
-		filled_done(&copies[i]);
-	}
-	return r;
-}
-
-/* ---- the thread --------------------------------------------------------------------------------- */
-
 static void name_current(struct archive *a)
 {
-	struct bucket *named = NULL, *old;
+	struct closed *old = a->current, *named;
+	struct filled f = {};
 	int left;
 
-	if (bucket_copy(a->current.bucket, &named) < 0)
-		return; /* stored without names: better than not at all */
-	left = symbolizer_name(a->options.symbolizer, named->dict, a->current.binary_keys,
-			       a->current.n_keys, mono_now_ns() + a->options.name_timeout_ns);
+	/* Stored without names: better than not at all. */
+	if (copy_filled(&old->filled, &f) < 0)
+		return;
+	left = symbolizer_name(a->options.symbolizer, f.bucket->dict, f.binary_keys, f.n_keys,
+			       mono_now_ns() + a->options.name_timeout_ns);
+	named = closed_new(&f);
+	if (!named) {
+		filled_done(&f);
+		return;
+	}
 	pthread_mutex_lock(&a->lock);
-	old = a->current.bucket;
-	a->current.bucket = named;
+	named->before = old->before;
+	a->current = named;
 	a->unnamed += (uint64_t)MAX(left, 0);
 	pthread_mutex_unlock(&a->lock);
-	bucket_free(old);
+	closed_unref(a, old);
+}
+
+/* The bucket of one that is stored, for those who follow the live stream: itself, when nobody else looks at it. */
+static struct bucket *take_bucket(struct archive *a, struct closed *c)
+{
+	struct bucket *b = NULL;
+	bool alone;
+
+	pthread_mutex_lock(&a->lock);
+	alone = c->n_ref == 1;
+	pthread_mutex_unlock(&a->lock);
+	if (alone)
+		b = TAKE_PTR(c->filled.bucket);
+	else
+		(void)bucket_copy(c->filled.bucket, &b);
+	closed_unref(a, c);
+	return b;
 }
 
 static int store_current(struct archive *a)
 {
-	/* The store writes the sequence number into the metadata: into a copy, since queries read these. */
-	struct bucket shallow = *a->current.bucket;
+	struct closed *c = a->current;
+	/* The store writes the sequence number into the metadata. */
+	struct bucket shallow = *c->filled.bucket;
 	struct bucket *done;
-	int r = store_append(a->store, &shallow);
+	int r;
 
+	/* What comes before the one in our hands is settled. */
+	tell_loss(&shallow.meta, &c->before);
+	r = store_append(a->store, &shallow);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&a->lock);
-	done = TAKE_PTR(a->current.bucket);
-	filled_done(&a->current);
+	a->current = NULL;
 	pthread_mutex_unlock(&a->lock);
-	done->meta.seq = shallow.meta.seq;
+	done = take_bucket(a, c);
+	if (done)
+		done->meta = shallow.meta;
 	a->options.stored(a->options.ctx, done);
 	return 0;
 }
@@ -161,7 +273,7 @@ static bool next(struct archive *a, uint64_t ns)
 		a->current = a->queue[0];
 		memmove(a->queue, a->queue + 1, --a->n * sizeof(a->queue[0]));
 	}
-	more = !a->stop || a->current.bucket;
+	more = !a->stop || a->current;
 	pthread_mutex_unlock(&a->lock);
 	return more;
 }
@@ -232,12 +344,15 @@ static int store_or_reopen(struct archive *a)
 	return r < 0 ? r : store_current(a);
 }
 
-/* The next bucket carries the count of what this one loses. */
 static void drop_current(struct archive *a)
 {
+	struct closed *c = a->current;
+
 	pthread_mutex_lock(&a->lock);
-	drop(a, &a->current, a->n > 0 ? &a->queue[0] : NULL);
+	a->current = NULL;
+	count_drop(a, c->filled.bucket, &c->before, behind(a, 0));
 	pthread_mutex_unlock(&a->lock);
+	closed_unref(a, c);
 }
 
 /* The store's word on the bucket itself: it will be the same at every try. */
@@ -279,7 +394,7 @@ static void *archive_thread(void *arg)
 
 	while (next(a, idle)) {
 		reopen_if_asked(a);
-		if (a->current.bucket)
+		if (a->current)
 			archive_current(a);
 		/* One bounded step at a time, so that the next bucket never waits long. */
 		idle = a->store && store_maintain(a->store) > 0 ? 0 : IDLE_NS;
@@ -308,7 +423,7 @@ void archive_get_stats(struct archive *a, struct archive_stats *ret)
 	ret->dropped = a->dropped;
 	memcpy(ret->lost, a->lost, sizeof(ret->lost));
 	ret->unnamed = a->unnamed;
-	ret->queued = a->n + (a->current.bucket != NULL);
+	ret->queued = a->n + (a->current != NULL);
 	pthread_mutex_unlock(&a->lock);
 }
 

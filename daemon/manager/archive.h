@@ -15,7 +15,7 @@ struct archive_options {
 	struct store_options store;
 	struct symbolizer *symbolizer; /* the caller's, outlives the archive */
 	uint64_t name_timeout_ns; /* for all names of one bucket */
-	/* A bucket was stored; the receiver owns it. On the archive thread, must not block. */
+	/* A bucket was stored; the receiver owns it. NULL: no memory for it. On the archive thread, must not block. */
 	void (*stored)(void *ctx, struct bucket *b);
 	void *ctx;
 };
@@ -26,7 +26,7 @@ int archive_start(const struct archive_options *o, struct archive **ret);
 /* Stores what is queued (each bucket is tried once more), ends the thread, closes the store. */
 struct archive *archive_stop(struct archive *a);
 
-/* Takes f over. Any thread, never blocks for long. */
+/* Takes f over. Any thread, never waits for the store, for names or for a copy. */
 void archive_push(struct archive *a, struct filled *f);
 /* Named copies of what is queued. */
 int archive_recent(struct archive *a, uint64_t deadline_mono_ns, struct recent *ret);

@@ -88,7 +88,7 @@ static void bucket_stored(void *ctx, struct bucket *b)
 	uint64_t one = 1;
 
 	pthread_mutex_lock(&m->stored_lock);
-	if (m->n_stored < STORED_MAX) {
+	if (b && m->n_stored < STORED_MAX) {
 		m->stored[m->n_stored++] = TAKE_PTR(b);
 	} else {
 		m->stored_dropped++;
