@@ -47,6 +47,9 @@ int collector_new(const struct collect_options *o, struct collector **ret, char 
 struct collector *collector_free(struct collector *c);
 DEFINE_CLEANUP(struct collector *, collector_free)
 
+/* One sentence on why perf events do not work here. The caller frees it. */
+char *diagnose_perf(int error);
+
 struct source_state {
 	bool running;
 	char text[128]; /* "running", or why not */

@@ -130,6 +130,7 @@ static int perf_event_paranoid(void)
 
 char *diagnose_perf(int error)
 {
+	const char *cap = missing_capability();
 	int paranoid = perf_event_paranoid();
 
 	if (error == -ENOSYS)
@@ -140,9 +141,8 @@ char *diagnose_perf(int error)
 				"kernel.perf_event_paranoid=%d demands CAP_SYS_ADMIN for perf "
 				"events; set it to 2 or less",
 				paranoid);
-		if (!have_capability(CAP_PERFMON) && !have_capability(CAP_SYS_ADMIN))
-			return sentence(
-				"no permission to sample all processes: CAP_PERFMON missing");
+		if (cap)
+			return sentence("no permission to sample all processes: %s missing", cap);
 	}
 	if (error == -EMFILE || error == -ENFILE)
 		return sentence("no file descriptors left for a perf event on each CPU");

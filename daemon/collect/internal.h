@@ -166,9 +166,8 @@ void ring_take(struct collector *c, struct slice *s);
 
 /* ---- diagnose.c ------------------------------------------------------------------------------------ */
 
-/* One sentence on why BPF or perf events do not work here, given what failed. The caller frees it. */
+/* One sentence on why BPF does not work here, given what failed. The caller frees it. */
 char *diagnose_load(int error, const char *verifier_log);
-char *diagnose_perf(int error);
 
 /* ---- cpus.c ----------------------------------------------------------------------------------------- */
 

@@ -56,7 +56,7 @@ int manager_check_config(const struct manager_options *o)
 
 static int on_stop(sd_event_source *s, const struct signalfd_siginfo *si, void *ctx)
 {
-	sd_notify(false, "STOPPING=1");
+	sd_notify(false, "STOPPING=1\nSTATUS=");
 	return sd_event_exit(sd_event_source_get_event(s), 0);
 }
 
@@ -353,9 +353,12 @@ int manager_new(const struct manager_options *o, struct manager **ret)
 
 int manager_run(struct manager *m)
 {
+	char line[256];
+
 	log_info("sysprofd %s records on %s", SYSPROFD_VERSION,
 		 m->options.socket ?: m->config->socket);
-	sd_notify(false, "READY=1");
+	manager_status_line(m, line, sizeof(line));
+	sd_notifyf(false, "READY=1\nSTATUS=%s", line);
 	return sd_event_loop(m->event);
 }
 

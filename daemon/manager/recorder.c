@@ -518,6 +518,8 @@ int recorder_new(const struct recorder_options *o, struct recorder **ret, char *
 	load_kallsyms(r);
 	/* Side-band before the collector: no sample may come from a process that nobody heard of. */
 	result = process_table_new(&o->process, &r->processes);
+	if (result == -EACCES || result == -EPERM || result == -ENOSYS)
+		*ret_why = diagnose_perf(result);
 	if (result < 0)
 		return result;
 	process_table_on_ksymbol(r->processes, on_ksymbol, r);
