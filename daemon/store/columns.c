@@ -98,7 +98,8 @@ static int get_tuple_of(struct blob_in *in, struct samples *s, size_t tuples, si
 
 	if (r < 0)
 		return r;
-	memset(s->tuple_of, 0, rows * sizeof(*s->tuple_of));
+	if (rows > 0)
+		memset(s->tuple_of, 0, rows * sizeof(*s->tuple_of));
 	for (size_t t = 0; t < tuples; t++) {
 		if (row >= rows || s->scratch[t] >= rows - row)
 			return -EBADMSG;
