@@ -21,6 +21,7 @@ struct collect_options {
 	uint64_t
 		off_cpu_threshold_max_ns; /* T is raised to at most this when walks cost too much */
 	uint32_t walks_per_second; /* per CPU: above it T rises */
+	uint32_t max_threads; /* whose time off-CPU is remembered; 0: THREADS_DEFAULT */
 	uint32_t count_entries; /* per count map and set; 0: by CPUs, rate and slice */
 	uint32_t ring_bytes; /* 0: 1 MiB per 4 CPUs, at least 1 MiB, a power of two */
 	uint64_t slice_ns; /* the longest window: sizes maps */

@@ -39,7 +39,8 @@ static uint32_t take_number(struct thread_table *t)
 {
 	if (t->n_free)
 		return t->free[--t->n_free];
-	if (t->n >= THREADS_MAX || ARRAY_GROW(t->threads, t->cap, MAX(t->n, 1U) + 1) < 0)
+	if (t->n > (t->max ?: THREADS_DEFAULT) ||
+	    ARRAY_GROW(t->threads, t->cap, MAX(t->n, 1U) + 1) < 0)
 		return 0;
 	if (!t->n)
 		t->n = 1;
@@ -75,8 +76,27 @@ refused:
 	return NULL;
 }
 
-void thread_forget_stack(struct thread *th)
+bool thread_keep_stack(struct thread_table *t, struct thread *th, uint64_t since_ns, uint64_t *ips,
+		       uint16_t n, uint8_t end)
 {
+	size_t bytes = n * sizeof(*ips);
+
+	thread_forget_stack(t, th);
+	if (t->stack_bytes + bytes > THREAD_STACK_BYTES_MAX) {
+		free(ips);
+		return false;
+	}
+	t->stack_bytes += bytes;
+	th->stack = ips;
+	th->n_stack = n;
+	th->stack_end = end;
+	th->stack_since_ns = since_ns;
+	return true;
+}
+
+void thread_forget_stack(struct thread_table *t, struct thread *th)
+{
+	t->stack_bytes -= th->n_stack * sizeof(*th->stack);
 	free(th->stack);
 	th->stack = NULL;
 	th->n_stack = 0;
@@ -89,7 +109,7 @@ static void drop(struct thread_table *t, uint32_t id)
 	struct thread *th = &t->threads[id];
 
 	index_del(&t->by_key, key_hash(th->tid, th->thread_start), id);
-	free(th->stack);
+	thread_forget_stack(t, th);
 	*th = (struct thread){};
 	t->free[t->n_free++] = id;
 }

@@ -12,7 +12,9 @@
 
 #include "base/index.h"
 
-#define THREADS_MAX (1U << 20)
+#define THREADS_DEFAULT (1U << 18)
+/* User stacks of waits in progress, together; those beyond stay pending. */
+#define THREAD_STACK_BYTES_MAX (8U << 20)
 
 struct thread_told {
 	uint64_t off_ns, queue_ns, preempted_ns, yield_ns;
@@ -40,8 +42,10 @@ struct thread_table {
 	uint32_t *free; /* numbers to use again */
 	size_t n_free, cap_free;
 	struct index by_key;
+	uint32_t max; /* threads; 0: THREADS_DEFAULT */
 	uint32_t reading;
-	uint64_t refused; /* records of threads beyond THREADS_MAX, or without memory */
+	size_t stack_bytes;
+	uint64_t refused; /* records of threads beyond the limit, or without memory */
 };
 
 void thread_table_done(struct thread_table *t);
@@ -50,7 +54,10 @@ size_t thread_table_count(const struct thread_table *t);
 /* The difference that the record makes, remembered as told. False when there is none. */
 bool thread_tell(struct thread *th, const struct thread_record *rec, struct slice_thread *ret);
 
-void thread_forget_stack(struct thread *th);
+/* Takes over ips in every case. False when there is no room. */
+bool thread_keep_stack(struct thread_table *t, struct thread *th, uint64_t since_ns, uint64_t *ips,
+		       uint16_t n, uint8_t end);
+void thread_forget_stack(struct thread_table *t, struct thread *th);
 
 /* NULL when it is not known; _get makes it then, and returns NULL without room, counted. */
 struct thread *thread_find(const struct thread_table *t, uint32_t tid, uint64_t thread_start);

@@ -240,7 +240,7 @@ static int on_thread(struct waits *w, const struct thread_record *rec,
 		return 0;
 	th->seen = w->threads.reading;
 	if (th->stack_since_ns != rec->since_mono_ns)
-		thread_forget_stack(th);
+		thread_forget_stack(&w->threads, th);
 	if (w->before)
 		return go_on_from(w, th, rec);
 	/* Without memory its time is told later, but the wait's part was ours to take now. */
@@ -306,11 +306,7 @@ static void take_stack(struct waits *w, struct remote_stack *s)
 		free(s->ips);
 		return;
 	}
-	thread_forget_stack(th);
-	th->stack = s->ips;
-	th->n_stack = s->n;
-	th->stack_end = s->end;
-	th->stack_since_ns = o->since_ns;
+	thread_keep_stack(&w->threads, th, o->since_ns, s->ips, s->n, s->end);
 }
 
 static int confirm(struct waits *w, const struct thread_record *rec, const struct wait_record *wait,
@@ -688,6 +684,7 @@ static int waits_attach(struct collector *c)
 	if (!w)
 		return -ENOMEM;
 	c->sources[SOURCE_OFF_CPU].priv = w;
+	w->threads.max = c->o.max_threads;
 	w->threshold_ns = MIN(c->o.off_cpu_threshold_ns ?: THRESHOLD_NS, THRESHOLD_LIMIT_NS);
 	c->skel->bss->threshold_ns = w->threshold_ns;
 	r = remote_reader_new("/proc", c->skel->rodata->user_ip_mask, &w->reader);

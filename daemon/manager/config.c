@@ -70,6 +70,8 @@ static const struct setting settings[] = {
 	  "Entries of each count map; 0: by number of CPUs and rate." },
 	{ "collect", "ring-size", KIND_BYTES, AT(ring_bytes), "0", "0", "256M", NULL,
 	  "Buffer for stacks on their way out of the kernel; 0: by number of CPUs." },
+	{ "collect", "max-threads", KIND_NUMBER, AT(max_threads), "262144", "1024", "4194304", NULL,
+	  "Threads whose waits are remembered at a time." },
 	{ "collect", "max-processes", KIND_NUMBER, AT(max_processes), "65536", "64", "1048576", NULL,
 	  "Processes remembered at a time." },
 	{ "collect", "max-series", KIND_NUMBER, AT(max_series), "10000", "16", "1000000", NULL,

@@ -204,6 +204,36 @@ static void test_table(void **state)
 	thread_table_done(&t);
 }
 
+static void test_limits(void **state)
+{
+	struct thread_table t = { .max = 100 };
+	struct thread *th;
+	size_t kept = 0;
+
+	for (uint32_t i = 1; i <= 150; i++) {
+		struct thread_record r = record(i, 1);
+
+		assert_int_equal(thread_get(&t, &r) != NULL, i <= 100);
+	}
+	assert_int_equal(t.refused, 50);
+	/* Stacks of 512 frames: as many as their limit holds, and again when some are given up. */
+	t.stack_bytes = THREAD_STACK_BYTES_MAX - 10 * 4096;
+	for (uint32_t i = 1; i <= 100; i++) {
+		th = thread_find(&t, i, 1000 + i);
+		kept += thread_keep_stack(&t, th, 1, calloc(512, 8), 512, WALK_COMPLETE);
+	}
+	assert_int_equal(kept, 10);
+	thread_drop(&t, 1, 1001);
+	th = thread_find(&t, 2, 1002);
+	assert_true(thread_keep_stack(&t, th, 2, calloc(512, 8), 512, WALK_COMPLETE));
+	th = thread_find(&t, 99, 1099);
+	assert_true(thread_keep_stack(&t, th, 2, calloc(512, 8), 512, WALK_COMPLETE));
+	assert_false(thread_keep_stack(&t, thread_find(&t, 98, 1098), 2, calloc(512, 8), 512,
+				       WALK_COMPLETE));
+	assert_int_equal(t.stack_bytes, THREAD_STACK_BYTES_MAX);
+	thread_table_done(&t);
+}
+
 /* Who is not seen twice is gone: once may be because its last record is on its way. */
 static void test_readings(void **state)
 {
@@ -232,7 +262,8 @@ int main(void)
 		cmocka_unit_test(test_ended_waits),    cmocka_unit_test(test_wait_over_windows),
 		cmocka_unit_test(test_late_delay),     cmocka_unit_test(test_torn_reading),
 		cmocka_unit_test(test_never_negative), cmocka_unit_test(test_causes_in_progress),
-		cmocka_unit_test(test_table),	       cmocka_unit_test(test_readings),
+		cmocka_unit_test(test_table),	       cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_readings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
