@@ -128,6 +128,12 @@ class Daemon:
         return json.loads(self.ctl("status", "--format", "json").stdout)
 
 
+    def check_balance(self):
+        """What each source saw is stored, idle, or lost for a reason that is told."""
+        for name, c in self.status()["collectors"].items():
+            assert c["seen"] == c["samples"] + c["idle"] + sum(c["lost"].values()), (name, c)
+
+
 class Test:
     def __init__(self, directory):
         self.directory = directory
@@ -207,6 +213,9 @@ def main(name):
         t = Test(directory)
         try:
             fn(t)
+            for d in t.daemons:
+                if d.process and d.process.poll() is None:
+                    d.check_balance()
             print(f"ok {i} - {k}", flush=True)
         except Skip as e:
             print(f"ok {i} - {k} # SKIP {e}", flush=True)

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Random walks of 15 functions, depth 20, for SECONDS: nearly every sample has a stack of its own. {"pid", "cpu_ns"} */
+/*
+ * stacks CPU-SECONDS [THREADS]: random walks of 15 functions, depth 20, until each thread has had so much CPU time:
+ * nearly every sample has a stack of its own. {"pid", "cpu_ns"}
+ */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,7 +11,8 @@
 #include "truth.h"
 
 static volatile uint64_t sink;
-static uint64_t state = 88172645463325252ULL;
+static __thread uint64_t state;
+static uint64_t limit_ns, used_ns;
 
 static uint64_t next_random(void)
 {
@@ -53,12 +58,29 @@ STEP(s14);
 
 static step_fn steps[15] = { s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14 };
 
+static void *walk(void *seed)
+{
+	state = 88172645463325252ULL * (uintptr_t)seed;
+	while (thread_cpu_ns() < limit_ns)
+		steps[0](20);
+	__atomic_fetch_add(&used_ns, thread_cpu_ns(), __ATOMIC_RELAXED);
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
-	uint64_t end = mono_ns() + (uint64_t)((argc > 1 ? atof(argv[1]) : 5) * 1e9);
+	uintptr_t threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+	pthread_t t[64];
 
-	while (mono_ns() < end)
-		steps[0](20);
-	printf("{\"pid\": %d, \"cpu_ns\": %lu}\n", getpid(), thread_cpu_ns());
+	limit_ns = (uint64_t)((argc > 1 ? atof(argv[1]) : 5) * 1e9);
+	if (threads < 1 || threads > 64)
+		return 2;
+	for (uintptr_t i = 1; i < threads; i++)
+		if (pthread_create(&t[i], NULL, walk, (void *)(2 * i + 1)))
+			return 1;
+	walk((void *)1);
+	for (uintptr_t i = 1; i < threads; i++)
+		pthread_join(t[i], NULL);
+	printf("{\"pid\": %d, \"cpu_ns\": %lu}\n", getpid(), used_ns);
 	return 0;
 }
