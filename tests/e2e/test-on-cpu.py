@@ -23,8 +23,9 @@ def test_shares_and_order(t):
         seen = rows[name]["total"] / answer["total"]
         bound = binomial_bound(expected, n)
         assert abs(seen - expected) <= bound, f"{name}: {seen:.4f}, expected {expected:.4f} +- {bound:.4f}"
-    # Time, not only shares.
-    assert abs(answer["total"] - truth["cpu_ns"]) < 0.03 * truth["cpu_ns"], (answer["total"], truth["cpu_ns"])
+    # Time, not only shares; ticks that were skipped may have been its own.
+    skipped = answer["lost"] * 1e9 / 997
+    assert 0.97 * truth["cpu_ns"] - skipped < answer["total"] < 1.03 * truth["cpu_ns"], (answer["total"], truth, skipped)
     # Recursion-free inclusive: main holds nearly everything.
     assert rows["main"]["total"] > 0.98 * answer["total"]
     stacks = d.top("--by", "stack", "--filter", f"pid={truth['pid']}")
@@ -52,14 +53,15 @@ def test_ticks_are_conserved(t):
     cpus = sorted(os.sched_getaffinity(0))
     for cpu in cpus:
         t.spawn("taskset", "-c", cpu, workload("shares"), 100)
-    time.sleep(1.5)
-    hammer = t.spawn("sh", "-c", "while :; do bpftool map list; bpftool prog list; done >/dev/null 2>&1")
-    begin = d.status()["collectors"]["on-cpu"]
+    hammer = t.spawn(workload("hammer"))
+    assert hammer.stdout.readline() == b"ready\n"
+    before = d.status()["collectors"]["on-cpu"]
+    since = time.time()
     time.sleep(6)
-    hammer.kill()
-    end = d.status()["collectors"]["on-cpu"]
-    assert sum(end["lost"].values()) > sum(begin["lost"].values()) or end["samples"] > begin["samples"]
-    answer = d.top("--since", "-5s", "--by", "process")
+    answer = d.top("--since", f"@{since + 1:.3f}", "--by", "process")
+    after = d.status()["collectors"]["on-cpu"]
+    # Skipped ticks leave no trace of their own; their time is missed, and told.
+    assert after["lost"]["tick-skipped"] > before["lost"].get("tick-skipped", 0) + 100, (before, after)
     wall = answer["covered_seconds"] * 1e9 * len(cpus)
     lost = answer["lost"] * 1e9 / answer["rate_hz"]
     assert abs(answer["total"] + lost - wall) < 0.03 * wall, (answer["total"], lost, wall)
@@ -111,13 +113,14 @@ def test_cpu_that_comes_back(t):
 
 
 def test_periodic_work_does_not_hide(t):
-    """2 ms of every 10 ms, sampled at 100 Hz: a fixed period would hit all of it, or nothing."""
+    """A fifth of each millisecond or ten, sampled at 100 Hz: a fixed period would hit all of it, or nothing."""
     d = t.daemon({"collect": {"on-cpu-rate": "100"}})
-    truth = t.run(workload("periodic"), 12)
-    time.sleep(1.2)
-    answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
-    n = truth["cpu_ns"] / 1e7
-    assert abs(answer["total"] - truth["cpu_ns"]) < 5 / n ** 0.5 * truth["cpu_ns"], (answer["total"], truth)
+    for p in [t.spawn(workload("periodic"), 12, period) for period in (1, 10)]:
+        truth = t.finish(p)
+        answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
+        n, skipped = truth["cpu_ns"] / 1e7, answer["lost"] * 1e7
+        bound = 5 / n ** 0.5 * truth["cpu_ns"]
+        assert truth["cpu_ns"] - bound - skipped < answer["total"] < truth["cpu_ns"] + bound, (answer["total"], truth)
 
 
 def test_cycles_fall_back(t):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* periodic SECONDS: burns 2 ms of every 10 ms, in step with the clock. {"pid", "cpu_ns"} */
+/* periodic SECONDS [PERIOD-MS]: burns a fifth of every 10 ms, in step with the clock. {"pid", "cpu_ns"} */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,9 +12,11 @@ int main(int argc, char **argv)
 {
 	uint64_t end = mono_ns() + (uint64_t)((argc > 1 ? atof(argv[1]) : 5) * 1e9);
 
+	uint64_t period = (argc > 2 ? strtoul(argv[2], NULL, 10) : 10) * 1000000;
+
 	while (mono_ns() < end) {
-		uint64_t next = mono_ns() / 10000000 * 10000000 + 10000000,
-			 until = thread_cpu_ns() + 2000000;
+		uint64_t next = mono_ns() / period * period + period,
+			 until = thread_cpu_ns() + period / 5;
 
 		while (thread_cpu_ns() < until)
 			sink++;
