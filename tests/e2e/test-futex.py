@@ -20,6 +20,13 @@ def test_raw_lock(t):
     assert row["max"] <= row["self"]
     functions = rows_by_name(d.top("--type", "futex", "--sort", "total", "--since", "-2min", "--filter", pid))
     assert functions["take_lock"]["total"] > 0.9 * row["self"], list(functions)
+    # Threads that merely have nothing to do wait far longer; their stack tells them from the lock, and excludes them.
+    idle = functions["pool_wait"]
+    assert idle["events"] >= 4 and abs(idle["total"] - truth["pool_ns"]) < 0.05 * truth["pool_ns"], (idle, truth)
+    busy = d.top("--type", "futex", "--by", "lock", "--since", "-2min", "--filter", pid, "--filter",
+                 "function!=pool_wait")
+    assert {r["name"] for r in busy["rows"]} >= {"contended_lock", "idle_word"}, busy
+    assert "pool_over" in by and "pool_over" not in rows_by_name(busy), (by, busy)
     # 1,000 calls that found the value changed are no waits; five timeouts are.
     assert by["idle_word"]["events"] == 5, by
 

@@ -7,6 +7,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "collect-live.h"
@@ -36,8 +37,10 @@ struct truth {
 	uint32_t word, other, shared_word;
 	uint32_t pi;
 	uint64_t wait_ns, waits, again;
-	bool has_waitv, has_wait, ready;
-	uint64_t slept_ns;
+	bool ready;
+	/* Calls that really slept. */
+	uint32_t timed, interrupted, shared, lock_pi, waitv, wait, requeue, requeue_pi, private[2],
+		woken[2];
 };
 
 static struct timespec in_ms(clockid_t clock, unsigned ms)
@@ -51,9 +54,40 @@ static struct timespec in_ms(clockid_t clock, unsigned ms)
 	return t;
 }
 
+static long switches_asked_for(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_THREAD, &u);
+	return u.ru_nvcsw;
+}
+
+/*
+ * Whether this thread's last call slept, as the scheduler counts it: on a busy host it may be woken, or its time be
+ * over, before it goes to sleep.
+ */
+static __thread bool slept;
+
+static long call(long nr, const void *address, long a, long b, const void *c, const void *d, long e)
+{
+	long before = switches_asked_for(), r = syscall(nr, address, a, b, c, d, e);
+
+	r = r < 0 ? -errno : 0;
+	slept = switches_asked_for() != before;
+	return r;
+}
+
 static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *t, uint32_t value3)
 {
-	return syscall(SYS_futex, word, op, value, t, NULL, value3) < 0 ? -errno : 0;
+	return call(SYS_futex, word, op, value, t, NULL, value3);
+}
+
+/* Makes one wait that must end so; adds it to *ret_n if it slept. */
+static void must_end(long expected, long r, uint32_t *ret_n)
+{
+	if (r != expected)
+		_exit(1);
+	*ret_n += slept;
 }
 
 static uint64_t waits(const struct slice *s, pid_t tgid, const void *address, int class,
@@ -96,8 +130,7 @@ static __attribute__((noinline)) void timed_waits(struct truth *t)
 	struct timespec ts = { .tv_nsec = WAIT_MS * NSEC_PER_MSEC };
 
 	for (int i = 0; i < 5; i++)
-		if (futex(&t->word, FUTEX_WAIT_PRIVATE, 0, &ts, 0) != -ETIMEDOUT)
-			_exit(1);
+		must_end(-ETIMEDOUT, futex(&t->word, FUTEX_WAIT_PRIVATE, 0, &ts, 0), &t->timed);
 	t->wait_ns = mono_now_ns() - begin;
 }
 
@@ -113,9 +146,12 @@ static void interrupted_wait(struct truth *t)
 	struct itimerspec in = { .it_value.tv_nsec = WAIT_MS * NSEC_PER_MSEC };
 
 	sigaction(SIGUSR1, &sa, NULL);
-	if (timer_create(CLOCK_MONOTONIC, &ev, &timer) || timer_settime(timer, 0, &in, NULL) ||
-	    futex(&t->other, FUTEX_WAIT_PRIVATE, 0, NULL, 0) != -EINTR)
+	/* Again, should it come before we wait. */
+	in.it_interval = in.it_value;
+	if (timer_create(CLOCK_MONOTONIC, &ev, &timer) || timer_settime(timer, 0, &in, NULL))
 		_exit(1);
+	must_end(-EINTR, futex(&t->other, FUTEX_WAIT_PRIVATE, 0, NULL, 0), &t->interrupted);
+	timer_delete(timer);
 }
 
 static void outcomes(void *arg)
@@ -130,9 +166,10 @@ static void outcomes(void *arg)
 	timed_waits(t);
 	interrupted_wait(t);
 	ts = in_ms(CLOCK_REALTIME, WAIT_MS);
-	if (futex(&t->shared_word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &ts,
-		  FUTEX_BITSET_MATCH_ANY) != -ETIMEDOUT)
-		_exit(1);
+	must_end(-ETIMEDOUT,
+		 futex(&t->shared_word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &ts,
+		       FUTEX_BITSET_MATCH_ANY),
+		 &t->shared);
 }
 
 static bool seen_in(const struct slice *s, pid_t tgid, const void *address, const void *function)
@@ -160,13 +197,15 @@ static void test_outcomes(void **state)
 	wait_for(pid);
 	s = drain(c, true);
 	assert_conserved(s, SOURCE_FUTEX);
-	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, &v), 5);
-	assert_int_equal(waits(s, pid, &t->word, 0, 0, NULL), 5);
-	assert_in_range(v.ns, 5 * (WAIT_MS - 1) * NSEC_PER_MSEC, t->wait_ns);
-	assert_in_range(v.max_ns, (WAIT_MS - 1) * NSEC_PER_MSEC, v.ns / 2);
-	assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAIT, FUTEX_INTERRUPTED, NULL), 1);
+	assert_in_range(t->timed, 3, 5);
+	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, &v), t->timed);
+	assert_int_equal(waits(s, pid, &t->word, 0, 0, NULL), t->timed);
+	assert_in_range(v.ns, 5 * WAIT_MS / 2 * NSEC_PER_MSEC, t->wait_ns);
+	assert_in_range(v.max_ns, v.ns / t->timed, v.ns);
+	assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAIT, FUTEX_INTERRUPTED, NULL),
+			 t->interrupted);
 	assert_int_equal(waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL),
-			 1);
+			 t->shared);
 	assert_int_equal(flags_of(s, pid, &t->word), 0);
 	assert_int_equal(flags_of(s, pid, &t->shared_word), FUTEX_SHARED);
 	munmap(t, sizeof(*t));
@@ -264,18 +303,26 @@ static void *pi_holder(void *arg)
 	return NULL;
 }
 
-static void pi_wait(struct truth *t)
+/* Returns whether the kernel knows the operation. */
+static bool pi_wait(struct truth *t, int op)
 {
 	pthread_t thread;
+	long r;
 
+	t->ready = false;
 	if (pthread_create(&thread, NULL, pi_holder, t))
 		_exit(1);
 	while (!__atomic_load_n(&t->ready, __ATOMIC_ACQUIRE))
 		usleep(100);
-	if (futex(&t->pi, FUTEX_LOCK_PI_PRIVATE, 0, NULL, 0))
+	r = futex(&t->pi, op | FUTEX_PRIVATE_FLAG, 0, NULL, 0);
+	if (r && r != -ENOSYS)
 		_exit(1);
-	futex(&t->pi, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, 0);
+	if (!r) {
+		t->lock_pi += slept;
+		futex(&t->pi, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, 0);
+	}
 	pthread_join(thread, NULL);
+	return r == 0;
 }
 
 struct waitv {
@@ -290,24 +337,22 @@ static void operations(void *arg)
 	struct waitv v = { .uaddr = (uint64_t)&t->other, .flags = 2 | FUTEX_PRIVATE_FLAG };
 	long r;
 
-	pi_wait(t);
-	ts = in_ms(CLOCK_MONOTONIC, WAIT_MS);
-	r = syscall(SYS_futex_waitv, &v, 1, 0, &ts, CLOCK_MONOTONIC) < 0 ? -errno : 0;
-	t->has_waitv = r != -ENOSYS;
-	if (t->has_waitv && r != -ETIMEDOUT)
+	if (!pi_wait(t, FUTEX_LOCK_PI))
 		_exit(1);
+	pi_wait(t, FUTEX_LOCK_PI2);
 	ts = in_ms(CLOCK_MONOTONIC, WAIT_MS);
-	r = syscall(CALL_FUTEX_WAIT, &t->shared_word, 0UL, ~0U, 2 /* 32 bits */, &ts,
-		    CLOCK_MONOTONIC) < 0
-		    ? -errno
-		    : 0;
-	t->has_wait = r != -ENOSYS;
-	if (t->has_wait && r != -ETIMEDOUT)
-		_exit(1);
+	r = call(SYS_futex_waitv, &v, 1, 0, &ts, (void *)CLOCK_MONOTONIC, 0);
+	if (r != -ENOSYS)
+		must_end(-ETIMEDOUT, r, &t->waitv);
 	ts = in_ms(CLOCK_MONOTONIC, WAIT_MS);
-	if (syscall(SYS_futex, &t->word, FUTEX_WAIT_REQUEUE_PI_PRIVATE, 0, &ts, &t->pi, 0) == 0 ||
-	    errno != ETIMEDOUT)
-		_exit(1);
+	r = call(CALL_FUTEX_WAIT, &t->shared_word, 0, ~0U, (void *)2 /* 32 bits */, &ts,
+		 CLOCK_MONOTONIC);
+	if (r != -ENOSYS)
+		must_end(-ETIMEDOUT, r, &t->wait);
+	ts = in_ms(CLOCK_MONOTONIC, WAIT_MS);
+	must_end(-ETIMEDOUT,
+		 call(SYS_futex, &t->word, FUTEX_WAIT_REQUEUE_PI_PRIVATE, 0, &ts, &t->pi, 0),
+		 &t->requeue_pi);
 }
 
 static void test_operations(void **state)
@@ -320,44 +365,127 @@ static void test_operations(void **state)
 
 	wait_for(pid);
 	s = drain(c, true);
-	assert_int_equal(waits(s, pid, &t->pi, FUTEX_CLASS_LOCK_PI, FUTEX_WOKEN, NULL), 1);
-	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_REQUEUE_PI, FUTEX_TIMED_OUT, NULL), 1);
-	if (t->has_waitv) {
-		assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAITV, FUTEX_TIMED_OUT, NULL),
-				 1);
+	assert_int_equal(waits(s, pid, &t->pi, FUTEX_CLASS_LOCK_PI, FUTEX_WOKEN, NULL), t->lock_pi);
+	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_REQUEUE_PI, FUTEX_TIMED_OUT, NULL),
+			 t->requeue_pi);
+	assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAITV, FUTEX_TIMED_OUT, NULL),
+			 t->waitv);
+	assert_int_equal(waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL),
+			 t->wait);
+	assert_true(t->lock_pi && t->requeue_pi);
+	if (t->waitv)
 		assert_int_equal(flags_of(s, pid, &t->other), 0);
-	}
-	if (t->has_wait) {
-		assert_int_equal(
-			waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL), 1);
+	if (t->wait)
 		assert_int_equal(flags_of(s, pid, &t->shared_word), FUTEX_SHARED);
-	}
 	munmap(t, sizeof(*t));
 }
 
-/* The same address in two processes is two locks. */
+static void *requeued(void *arg)
+{
+	struct truth *t = arg;
+
+	must_end(0, futex(&t->word, FUTEX_WAIT_PRIVATE, 0, NULL, 0), &t->requeue);
+	must_end(0, call(SYS_futex, &t->other, FUTEX_WAIT_REQUEUE_PI_PRIVATE, 0, NULL, &t->pi, 0),
+		 &t->requeue_pi);
+	if (futex(&t->pi, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, 0))
+		_exit(1);
+	return NULL;
+}
+
+/* Until the other thread was there to be moved, or woken. */
+static void requeue(uint32_t *from, int op, long wake, uint32_t *to)
+{
+	sleep_ms(WAIT_MS);
+	while (syscall(SYS_futex, from, op, wake, 1L, to, 0) != 1)
+		sleep_ms(1);
+}
+
+static void requeues(void *arg)
+{
+	struct truth *t = arg;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, requeued, t))
+		_exit(1);
+	requeue(&t->word, FUTEX_CMP_REQUEUE_PRIVATE, 0, &t->shared_word);
+	requeue(&t->shared_word, FUTEX_WAKE_PRIVATE, 1, NULL);
+	requeue(&t->other, FUTEX_CMP_REQUEUE_PI_PRIVATE, 1, &t->pi);
+	pthread_join(thread, NULL);
+}
+
+/* A waiter that was moved to another lock waited for the one that it named. */
+static void test_requeue(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct truth *t = shared_memory(sizeof(*t));
+	pid_t pid = start_process(requeues, t);
+	struct futex_value v;
+
+	wait_for(pid);
+	s = drain(c, true);
+	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_WAIT, FUTEX_WOKEN, &v), t->requeue);
+	assert_true(!t->requeue || v.ns >= WAIT_MS / 2 * NSEC_PER_MSEC);
+	assert_int_equal(waits(s, pid, &t->shared_word, 0, 0, NULL), 0);
+	assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_REQUEUE_PI, FUTEX_WOKEN, NULL),
+			 t->requeue_pi);
+	munmap(t, sizeof(*t));
+}
+
+static uint32_t private_word;
+
+struct process {
+	struct truth *shared;
+	uint32_t *timed, *woken;
+};
+
+static void private_and_shared(void *arg)
+{
+	struct process *p = arg;
+	struct timespec ts = { .tv_nsec = WAIT_MS * NSEC_PER_MSEC };
+
+	for (int i = 0; i < 3; i++)
+		must_end(-ETIMEDOUT, futex(&private_word, FUTEX_WAIT_PRIVATE, 0, &ts, 0), p->timed);
+	must_end(0, futex(&p->shared->shared_word, FUTEX_WAIT, 0, NULL, 0), p->woken);
+}
+
+/* The same address in two processes is two locks; a lock that they share is seen by each, and marked. */
 static void test_two_processes(void **state)
 {
 	struct collect_options o = options();
 	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
 	_cleanup_(slice_free_p) struct slice *s = NULL;
 	struct truth *t = shared_memory(sizeof(*t));
-	pid_t a = start_process(outcomes, t), b = start_process(outcomes, t);
+	pid_t pids[2];
 
-	wait_for(a);
-	wait_for(b);
+	for (int i = 0; i < 2; i++)
+		pids[i] = start_process(private_and_shared,
+					&(struct process){ t, &t->private[i], &t -> woken[i] });
+	sleep_ms(5 * WAIT_MS);
+	for (long woken = 0; woken < 2; sleep_ms(WAIT_MS))
+		woken += syscall(SYS_futex, &t->shared_word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	for (int i = 0; i < 2; i++)
+		wait_for(pids[i]);
 	s = drain(c, true);
-	assert_int_equal(waits(s, a, &t->word, 0, FUTEX_TIMED_OUT, NULL), 5);
-	assert_int_equal(waits(s, b, &t->word, 0, FUTEX_TIMED_OUT, NULL), 5);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(waits(s, pids[i], &private_word, 0, FUTEX_TIMED_OUT, NULL),
+				 t->private[i]);
+		assert_int_equal(waits(s, pids[i], &private_word, 0, 0, NULL), t->private[i]);
+		assert_int_equal(waits(s, pids[i], &t->shared_word, 0, FUTEX_WOKEN, NULL),
+				 t->woken[i]);
+		assert_true(t->private[i] && t->woken[i]);
+		assert_int_equal(flags_of(s, pids[i], &private_word), 0);
+		assert_int_equal(flags_of(s, pids[i], &t->shared_word), FUTEX_SHARED);
+	}
 	munmap(t, sizeof(*t));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_outcomes),
-		cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_operations),
+		cmocka_unit_test(test_outcomes),      cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_operations),    cmocka_unit_test(test_requeue),
 		cmocka_unit_test(test_two_processes),
 	};
 

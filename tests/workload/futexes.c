@@ -2,7 +2,8 @@
 /*
  * A lock of our own on raw futexes, two contenders, R rounds (futexes R): each wait that returned 0 after sleeping
  * is counted and stamped. Then 1,000 waits on a changed value (EAGAIN: no waits), 5 that time out after 20 ms.
- * {"pid", "waits", "wait_ns", "again", "timeouts"}.
+ * Beside them a pool of four threads that wait all the time for work that never comes.
+ * {"pid", "waits", "wait_ns", "again", "timeouts", "pool_ns"}.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -17,7 +18,8 @@
 
 _Atomic uint32_t contended_lock;
 static _Atomic uint32_t idle_word;
-static _Atomic uint64_t waits, wait_ns, again;
+static _Atomic uint32_t pool_over;
+static _Atomic uint64_t waits, wait_ns, again, pool_ns;
 static long rounds;
 
 static __attribute__((noinline)) void lock_wait(void)
@@ -61,13 +63,31 @@ static void *contender(void *arg)
 	return NULL;
 }
 
+static __attribute__((noinline)) void pool_wait(void)
+{
+	while (!pool_over)
+		raw_syscall(SYS_futex, (long)&pool_over, FUTEX_WAIT_PRIVATE, 0, 0);
+}
+
+static void *idle_worker(void *arg)
+{
+	uint64_t begin = mono_ns();
+
+	pool_wait();
+	pool_ns += mono_ns() - begin;
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	struct timespec timeout = { .tv_nsec = 20000000 };
+	pthread_t t, pool[4];
 	int timeouts = 0;
-	pthread_t t;
 
 	rounds = argc > 1 ? atol(argv[1]) : 100;
+	for (int i = 0; i < 4; i++)
+		if (pthread_create(&pool[i], NULL, idle_worker, NULL))
+			return 1;
 	if (pthread_create(&t, NULL, contender, NULL))
 		return 1;
 	contender(NULL);
@@ -80,8 +100,12 @@ int main(int argc, char **argv)
 		if (syscall(SYS_futex, &idle_word, FUTEX_WAIT_PRIVATE, 0, &timeout) < 0 &&
 		    errno == ETIMEDOUT)
 			timeouts++;
-	printf("{\"pid\": %d, \"waits\": %lu, \"wait_ns\": %lu, \"again\": %lu, \"timeouts\": "
-	       "%d}\n",
-	       getpid(), waits, wait_ns, again, timeouts);
+	pool_over = 1;
+	syscall(SYS_futex, &pool_over, FUTEX_WAKE_PRIVATE, 4);
+	for (int i = 0; i < 4; i++)
+		pthread_join(pool[i], NULL);
+	printf("{\"pid\": %d, \"waits\": %lu, \"wait_ns\": %lu, \"again\": %lu, \"timeouts\": %d, "
+	       "\"pool_ns\": %lu}\n",
+	       getpid(), waits, wait_ns, again, timeouts, pool_ns);
 	return 0;
 }
