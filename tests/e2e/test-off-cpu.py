@@ -14,7 +14,7 @@ def test_sleeps(t):
     truth = t.run(workload("sleeps"))
     time.sleep(1.2)
     pid = f"pid={truth['pid']}"
-    expected = truth["short_ns"] + truth["long_ns"]
+    expected = truth["short_ns"] + truth["long_ns"] + truth["vfork_ns"]
     causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", "--filter", pid))
     total = sum(r["total"] for r in causes.values())
     # The stamps lie outside the waits, by the time it takes to get the CPU back; and starting up waits as well.
@@ -24,6 +24,9 @@ def test_sleeps(t):
     for name, key in (("short_sleep", "short_ns"), ("long_sleep", "long_ns")):
         bound = 4 * math.sqrt(T_NS * truth[key]) + 0.02 * truth[key]
         assert abs(by[name]["total"] - truth[key]) <= bound, (name, by[name], truth[key])
+    for state, ns in (("S", truth["short_ns"] + truth["long_ns"]), ("D", truth["vfork_ns"])):
+        answer = d.top("--type", "off-cpu", "--filter", pid, "--filter", f"state={state}")
+        assert 0.95 * ns < answer["total"] < 1.05 * ns + 50e6, (state, answer["total"], truth)
 
 
 def test_reloads_lose_nothing(t):
@@ -41,12 +44,12 @@ def test_reloads_lose_nothing(t):
     causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", "--filter", pid))
     total = sum(r["total"] for r in causes.values())
     # Both of its threads wait from begin to end, for 2 s after the sleeps.
-    expected = 2 * (truth["short_ns"] + truth["long_ns"] + 2e9)
+    blocked = truth["short_ns"] + truth["long_ns"] + truth["vfork_ns"] + 2e9
+    expected = 2 * blocked
     print(f"# {reloads} reloads, told {total / 1e6:.1f} ms of {expected / 1e6:.1f}")
     assert reloads >= 3, reloads
     # A wait that ended while all threads were read.
     assert expected * 0.99 - 11e6 < total < expected + 100e6, (expected, total)
-    blocked = truth["short_ns"] + truth["long_ns"] + 2e9
     assert abs(by["blocked_throughout"]["total"] - blocked) < 0.05 * blocked, (by["blocked_throughout"], blocked)
 
 
@@ -63,8 +66,8 @@ def test_blocked_throughout_is_in_every_bucket(t):
     # Both threads are blocked for most of each second between.
     full = 0
     for s in lines.values():
-        values = [x["value"] for x in s["points"] if x.get("covered_seconds", x.get("covered_ns", 0))]
-        if len(values) >= 3 and all(v > 0.8e9 for v in values[1:-1]):
+        points = [x for x in s["points"] if x["covered_seconds"]]
+        if len(points) >= 3 and all(x["value"] > 0.8e9 * x["covered_seconds"] for x in points[1:-1]):
             full += 1
     assert full >= 2, answer
     names = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--since", "-3s", "--filter", pid))

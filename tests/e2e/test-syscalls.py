@@ -3,21 +3,26 @@
 import os
 import time
 
-from harness import main, rows_by_name, workload
+from harness import main, rows_by_name, wait_for, workload
 
 
-def count(d, pids, name):
-    args = [x for p in pids for x in ("--filter", f"pid={p}")]
-    rows = rows_by_name(d.top("--type", "syscalls", "--by", "syscall", "--since", "-2min", *args))
-    return rows.get(name, {"events": 0})["events"]
+def getpids(d, truth):
+    """All there are at last; more never come."""
+    args = [x for p in truth["pids"] for x in ("--filter", f"pid={p}")]
+
+    def ask():
+        rows = rows_by_name(d.top("--type", "syscalls", "--by", "syscall", "--since", "-2min", *args))
+        return rows.get("getpid", {"events": 0})["events"]
+
+    return wait_for(ask, lambda n: n >= truth["getpid"])
 
 
 def test_a_million_calls_of_sixteen_processes(t):
     d = t.daemon()
     truth = t.run(workload("calls"), 16, 1, 62500)
-    time.sleep(0.5)
     assert truth["getpid"] == 1000000
-    assert count(d, truth["pids"], "getpid") == 1000000, count(d, truth["pids"], "getpid")
+    n = getpids(d, truth)
+    assert n == 1000000, n
 
 
 def test_exact_across_reloads(t):
@@ -29,9 +34,8 @@ def test_exact_across_reloads(t):
         d.reload()
         reloads += 1
     truth = t.finish(load)
-    time.sleep(0.5)
     assert reloads >= 3, reloads
-    wrong = count(d, truth["pids"], "getpid") - truth["getpid"]
+    wrong = getpids(d, truth) - truth["getpid"]
     print(f"# {reloads} reloads, {wrong} of {truth['getpid']} calls wrong")
     # Each CPU may be in a call at the moment of the change.
     assert abs(wrong) <= reloads * os.cpu_count(), wrong
@@ -40,8 +44,8 @@ def test_exact_across_reloads(t):
 def test_eight_threads(t):
     d = t.daemon()
     truth = t.run(workload("calls"), 1, 8, 100000)
-    time.sleep(0.5)
-    assert count(d, truth["pids"], "getpid") == 800000, count(d, truth["pids"], "getpid")
+    n = getpids(d, truth)
+    assert n == 800000, n
 
 
 def test_odd_numbers(t):
