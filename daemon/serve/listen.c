@@ -3,7 +3,7 @@
  * We accept ourselves, since libmicrohttpd lets clients beyond its limit wait in silence. When all places
  * are taken, the connection that has waited longest for a whole request has to make room, unless it is new;
  * if there is none, the newcomer hears "busy" at once. A peer without privilege has at most half of the
- * places. Every connection has an absolute deadline, whatever it trickles.
+ * places, and all of them together leave an eighth to others. Every connection has an absolute deadline, whatever it trickles.
  */
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -245,8 +245,8 @@ struct connection *connection_find(struct server *s, int fd)
 
 /* ---- accepting --------------------------------------------------------------------------------- */
 
-/* The connection that has waited longest for its request, of the uid only if `uid` is not NULL. */
-static struct connection *find_idle(struct server *s, const uid_t *uid)
+/* The connection that has waited longest for its request, among those of peers without privilege or all. */
+static struct connection *find_idle(struct server *s, bool plain, const uid_t *uid)
 {
 	struct connection *best = NULL;
 	uint64_t limit = mono_now_ns() - SHED_AFTER_NS;
@@ -254,7 +254,7 @@ static struct connection *find_idle(struct server *s, const uid_t *uid)
 	for (struct connection *c = s->connections; c; c = c->next) {
 		if (c->shed || !c->waiting_since_mono_ns || c->waiting_since_mono_ns > limit)
 			continue;
-		if (uid && c->peer->uid != *uid)
+		if ((plain && c->peer->visibility.all) || (uid && c->peer->uid != *uid))
 			continue;
 		if (!best || c->waiting_since_mono_ns < best->waiting_since_mono_ns)
 			best = c;
@@ -265,18 +265,21 @@ static struct connection *find_idle(struct server *s, const uid_t *uid)
 /* Finds a place for the peer, taking one from an idle connection if it must. */
 static bool make_room(struct server *s, const struct peer *p)
 {
-	size_t mine = 0, quota = MAX(s->o.max_connections / 2, 1U);
+	size_t mine = 0, plain = 0, max = s->o.max_connections;
+	bool full = s->n_connections >= max, greedy = false;
 	struct connection *idle;
 
-	for (struct connection *c = s->connections; c; c = c->next)
+	for (struct connection *c = s->connections; c; c = c->next) {
 		mine += !c->shed && c->peer->uid == p->uid;
-	if (p->visibility.all || mine < quota) {
-		if (s->n_connections < s->o.max_connections)
-			return true;
-		idle = find_idle(s, NULL);
-	} else {
-		idle = find_idle(s, &p->uid);
+		plain += !c->shed && !c->peer->visibility.all;
 	}
+	if (!p->visibility.all) {
+		greedy = mine >= MAX(max / 2, 1U);
+		full |= greedy || plain >= max - max / 8;
+	}
+	if (!full)
+		return true;
+	idle = find_idle(s, !p->visibility.all, greedy ? &p->uid : NULL);
 	if (!idle)
 		return false;
 	connection_close(idle);

@@ -2,6 +2,8 @@
 /* What a user without privilege can do to others through the server, and hear about them. */
 #include "serve-fixture.h"
 
+#include <sys/prctl.h>
+
 /* In a child of another uid: how many of `n` connections that hang are served at all. */
 static int places_of(struct fixture *f, uid_t uid, int n)
 {
@@ -37,7 +39,8 @@ static pid_t hold_an_answer(struct fixture *f)
 	if (pid == 0) {
 		int fd;
 
-		if (setgid(UID_ALICE) < 0 || setuid(UID_ALICE) < 0)
+		if (setgid(UID_ALICE) < 0 || setuid(UID_ALICE) < 0 ||
+		    prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 			_exit(255);
 		fd = dial(f);
 		send_post(fd, SERVICE "Status", JSON, "{}", 2);
@@ -83,6 +86,52 @@ static void test_one_user_gets_half(void **state)
 	/* Idle ones are replaced as they age, but never more than half are held at a time. */
 	assert_in_range(places_of(*state, UID_ALICE, 40), 32, 40);
 	assert_alive(*state);
+}
+
+/* As the user, opens as many live streams as it gets. */
+static pid_t hold_streams(struct fixture *f, uid_t uid)
+{
+	static const char request[] = "\0\0\0\0\2{}";
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		if (setgid(uid) < 0 || setuid(uid) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+			_exit(255);
+		for (int i = 0; i < 40; i++)
+			send_post(dial(f), SERVICE "Watch", STREAM_JSON, request, 7);
+		usleep(300000);
+		if (write(ready[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+/* Two users who take all they get leave places to those who look after the host. */
+static void test_users_leave_places(void **state)
+{
+	static const uid_t users[] = { UID_ALICE, UID_BOB };
+	pid_t pids[ARRAY_SIZE(users)];
+
+	if (getuid() != 0) {
+		print_message("needs root, to become somebody else\n");
+		skip();
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(users); i++)
+		pids[i] = hold_streams(*state, users[i]);
+	for (int i = 0; i < 8; i++)
+		assert_alive(*state);
+	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
+		kill(pids[i], SIGKILL);
+		assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+	}
 }
 
 /* Two recordings by a user without privilege: the second is refused. */
@@ -174,6 +223,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_one_user_gets_half, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_user_holds_no_others_answers,
 						setup_small_answers, teardown),
+		cmocka_unit_test_setup_teardown(test_users_leave_places, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_recording_per_user, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_counts_of_others_are_not_told, setup,
 						teardown),
