@@ -69,8 +69,8 @@ struct query_source {
 	size_t n_closed;
 	const struct bucket *open; /* may be NULL */
 	const bool *cancelled; /* may be NULL; then -ECANCELED */
-	uint64_t
-		now_wall_ns; /* when `open` was taken, or later; 0: unknown. No answer ends behind it. */
+	/* When `open` was taken, or later; 0: unknown. No answer ends behind it. */
+	uint64_t now_wall_ns;
 };
 
 enum dimension {

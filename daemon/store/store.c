@@ -19,6 +19,7 @@
 /* Surveying files at the start; the rest follows in store_maintain(). */
 #define OPEN_BUDGET_NS (5 * NSEC_PER_MSEC)
 #define APPEND_ATTEMPTS 6
+#define LOCK_ATTEMPTS 20
 /* What may lie beside a file that is not written: shared memory, and an empty log. */
 #define LEFT_OVER_MAX 65536
 #define LIMIT_MIN (1ULL << 20)
@@ -75,6 +76,24 @@ void store_get_stats(struct store *s, struct store_stats *ret)
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
+/*
+ * A daemon that is killed while it starts its helper leaves a child that holds the lock until exec closes it: on a
+ * busy host that takes a while.
+ */
+static int lock_directory(int fd)
+{
+	const struct timespec pause = { .tv_nsec = 50 * NSEC_PER_MSEC };
+
+	for (int attempt = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; attempt++) {
+		if (errno != EWOULDBLOCK)
+			return negative_errno();
+		if (attempt == LOCK_ATTEMPTS)
+			return -EBUSY;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 /* Ours alone to change, and nobody else's store. */
 static int check_directory(int fd)
 {
@@ -84,9 +103,7 @@ static int check_directory(int fd)
 		return negative_errno();
 	if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return -EPERM;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? -EBUSY : negative_errno();
-	return 0;
+	return lock_directory(fd);
 }
 
 static int open_directory(struct store *s, const char *directory)

@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 
@@ -398,6 +399,23 @@ static void test_allocation_fails(void **st)
 	bucket_free(b);
 }
 
+/* As a helper between fork and exec does whose daemon was killed. */
+static void test_lock_of_the_dead(void **st)
+{
+	int fd = open(*st, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	pid_t pid;
+
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	pid = fork();
+	if (pid == 0) {
+		usleep(200000);
+		_exit(0);
+	}
+	close(fd);
+	store_close(open_store(*st));
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -405,6 +423,7 @@ int main(void)
 		tmpfs_test(test_small_disk),
 		tmpfs_test(test_disk_filled_and_freed),
 		store_test(test_allocation_fails),
+		store_test(test_lock_of_the_dead),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
