@@ -357,6 +357,14 @@ static uint32_t last_start(const struct elf_table *t, uint32_t at)
 	return lo ? (uint32_t)(lo - 1) : ELF_NO_SYMBOL;
 }
 
+/* The first symbol of those that start there; one of millions may be asked for, so not by walking. */
+static uint32_t first_at(const struct elf_table *t, uint32_t start)
+{
+	uint32_t before = start ? last_start(t, start - 1) : ELF_NO_SYMBOL;
+
+	return before == ELF_NO_SYMBOL ? 0 : before + 1;
+}
+
 static bool covers(const struct symbol *s, uint32_t at)
 {
 	return at >= s->start && at < end_of(s);
@@ -386,8 +394,7 @@ static uint32_t covering(const struct elf_table *t, uint32_t at)
 	if (last == ELF_NO_SYMBOL || t->want != ELF_WANT_CODE)
 		return ELF_NO_SYMBOL;
 	/* The longest of a start is sorted first, so a label that comes last stands beside sized ones or alone. */
-	for (i = last; i && t->symbols[i - 1].start == t->symbols[last].start; i--)
-		;
+	i = first_at(t, t->symbols[last].start);
 	s = &t->symbols[i];
 	if (s->size || s->up != ELF_NO_SYMBOL || !same_section(t, s->start, at))
 		return ELF_NO_SYMBOL;
@@ -446,16 +453,15 @@ int elf_table_find(const struct elf_table *t, int fd, uint64_t offset,
 	first = covering(t, at);
 	if (first == ELF_NO_SYMBOL)
 		return 0;
-	while (first && t->symbols[first - 1].start == t->symbols[first].start)
-		first--;
+	first = first_at(t, t->symbols[first].start);
 	for (uint32_t i = first; i < t->n_symbols && tried < ALIASES_MAX &&
 				 t->symbols[i].start == t->symbols[first].start;
 	     i++) {
 		struct candidate *c = best == &pair[0] ? &pair[1] : &pair[0];
 
-		/* A sized symbol is beaten only by one that covers the address as well. */
+		/* A sized symbol is beaten only by one that covers the address as well; the longest come first. */
 		if (t->symbols[i].size ? !covers(&t->symbols[i], at) : t->symbols[first].size != 0)
-			continue;
+			break;
 		tried++;
 		if (read_candidate(t, fd, &t->symbols[i], c) == 0 && (!best || better(c, best)))
 			best = c;
