@@ -78,7 +78,7 @@ static void reap_abandoned(struct helper_process *h)
 
 static void limit_memory(pid_t pid, uint64_t bytes)
 {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	struct rlimit limit = { bytes, bytes };
 
 	/* From here, so that the option needs no way of its own. Nothing is parsed before it is set. */
@@ -97,7 +97,7 @@ static int spawn(int fd, pid_t *ret)
 	sigset_t none, all;
 	int r;
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	env = environ;
 #endif
 	sigemptyset(&none);

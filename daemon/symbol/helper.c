@@ -285,7 +285,7 @@ static int isolate(int fd)
 	if (null < 0)
 		return negative_errno();
 	for (int i = 0; i < 3; i++) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 		/* Reports of sanitizers must be seen. */
 		if (i == 2)
 			continue;
