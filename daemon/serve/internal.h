@@ -321,7 +321,7 @@ struct server {
 	sd_event_source *mhd_io, *mhd_defer;
 
 	int listen_fd, reserve_fd;
-	bool bound; /* the path is ours to unlink */
+	ino_t bound_ino; /* of our socket at the path, ours to unlink; 0: there is none */
 	sd_event_source *accept_io, *accept_pause;
 	struct refusals *refusals;
 	struct connection *connections;

@@ -432,6 +432,7 @@ static int bind_path(struct server *s)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	const char *path = s->o.socket_path;
+	struct stat st;
 	int r;
 
 	if (str_empty(path) || strlen(path) >= sizeof(a.sun_path))
@@ -445,7 +446,9 @@ static int bind_path(struct server *s)
 		return negative_errno();
 	if (bind(s->listen_fd, (const struct sockaddr *)&a, sizeof(a)) < 0)
 		return negative_errno();
-	s->bound = true;
+	if (lstat(path, &st) < 0)
+		return negative_errno();
+	s->bound_ino = st.st_ino;
 	/* Open to all: what a peer may see is decided by who it is. Nobody can connect before listen(). */
 	if (chmod(path, 0666) < 0)
 		return negative_errno();
@@ -492,14 +495,17 @@ int listener_open(struct server *s)
 
 void listener_close(struct server *s)
 {
+	struct stat st;
+
 	s->accept_io = sd_event_source_disable_unref(s->accept_io);
 	s->accept_pause = sd_event_source_disable_unref(s->accept_pause);
 	s->deadline_timer = sd_event_source_disable_unref(s->deadline_timer);
 	refusals_free(s->refusals);
 	s->refusals = NULL;
-	if (s->bound)
+	/* Somebody may have removed it, and started another server there. */
+	if (s->bound_ino && lstat(s->o.socket_path, &st) == 0 && st.st_ino == s->bound_ino)
 		unlink(s->o.socket_path);
-	s->bound = false;
+	s->bound_ino = 0;
 	/* A descriptor from the service manager is its to close. */
 	if (s->listen_fd != s->o.listen_fd)
 		close_fd(s->listen_fd);
