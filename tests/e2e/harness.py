@@ -128,6 +128,11 @@ class Daemon:
         return json.loads(self.ctl("status", "--format", "json").stdout)
 
 
+    def settle(self, windows=2):
+        """Until what has happened so far was taken out of the kernel, however busy the host is."""
+        begin = self.status()["windows"]
+        wait_for(lambda: self.status()["windows"], lambda n: n >= begin + windows)
+
     def check_balance(self):
         """What each source saw is stored, idle, or lost for a reason that is told."""
         for name, c in self.status()["collectors"].items():

@@ -55,7 +55,7 @@ def test_buf_lint(t):
 def test_buf_unary(t):
     d = t.daemon({"collect": {"on-cpu-rate": "99"}})
     truth = t.run(workload("shares"), 2)
-    time.sleep(1.2)
+    d.settle()
     code, out, err = call(d, "Status", {})
     assert code == 0 and out[0]["collectors"][0]["name"] == "on-cpu", err
     code, out, err = call(d, "Top", {"selection": {"filters": [{"key": "pid", "glob": str(truth["pid"])}]}})
@@ -103,7 +103,6 @@ def test_cursor_follows(t):
     """What ListBuckets hands out one after another adds up to what Top says of the same range."""
     d = t.daemon()
     t.run(workload("shares"), 2)
-    time.sleep(3)
     cursor, total, seen = "", 0, []
     # Not until there are no more: on a slow machine new ones may come as fast as they are asked for.
     while len(seen) < 4:
@@ -127,7 +126,7 @@ def curl(d, path, *args):
 
 def test_promtool(t):
     d = t.daemon()
-    time.sleep(2.5)
+    d.settle()
     curl(d, f"/{SERVICE}/Status", "-H", "Content-Type: application/json", "-d", "{}")
     text = curl(d, "/metrics")
     r = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
@@ -140,7 +139,7 @@ def test_promtool(t):
 def test_go_pprof(t):
     d = t.daemon({"collect": {"on-cpu-rate": "199"}})
     t.run(workload("shares"), 3)
-    time.sleep(1.2)
+    d.settle()
     path = os.path.join(t.directory, "p.pb.gz")
     start = time.monotonic()
     curl(d, "/debug/pprof/profile?seconds=30", "-o", path)
@@ -159,7 +158,7 @@ def test_hostile_names(t):
     spin = subprocess.Popen([program, b"3"], stdout=subprocess.DEVNULL)
     t.processes.append(spin)
     spin.wait(60)
-    time.sleep(1.2)
+    d.settle()
     own = {"filters": [{"key": "pid", "glob": str(spin.pid)}]}
     code, out, err = call(d, "Merge", {"selection": own})
     assert code == 0, err
@@ -192,7 +191,7 @@ def test_two_uids(t):
     spins = [t.spawn(programs[workload("shares")], 4, preexec_fn=become(u)) for u in UIDS]
     for p in spins:
         t.finish(p)
-    time.sleep(1.2)
+    d.settle()
 
     def pids(uid, gid=None):
         out = subprocess.run([programs[SYSPROFCTL], "--socket", d.socket, "top", "--by", "process", "-n", "10000",
@@ -228,7 +227,7 @@ def hang(d, data=b"P"):
 def test_crowd(t):
     """200 that hang after one byte while another is answered within a second."""
     d = t.daemon()
-    time.sleep(1.2)
+    d.settle()
     before = d.status()["memory"]["rss_bytes"]
     crowd = [hang(d) for _ in range(200)]
     time.sleep(0.2)
@@ -256,7 +255,7 @@ def test_crowd(t):
 def test_leaves_in_the_middle(t):
     d = t.daemon({"collect": {"on-cpu-rate": "499"}})
     t.run(workload("stacks"), 3)
-    time.sleep(1.2)
+    d.settle()
     body = json.dumps({"maxNodes": 100000}).encode()
     request = (f"POST /{SERVICE}/Merge HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
                f"Content-Length: {len(body)}\r\n\r\n").encode() + body

@@ -138,7 +138,7 @@ def test_end_while_reloading(t):
 def test_stopped_for_ten_seconds(t):
     d = t.daemon({"collect": {"on-cpu-rate": "499", "ring-size": "64K"}})
     spin = t.spawn(workload("shares"), 60)
-    time.sleep(1.2)
+    d.settle()
     before = cpu_ns(spin.pid)
     since = time.time()
     d.process.send_signal(signal.SIGSTOP)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Futex waits that really slept."""
-import time
 
 from harness import main, rows_by_name, workload
 
@@ -8,7 +7,7 @@ from harness import main, rows_by_name, workload
 def test_raw_lock(t):
     d = t.daemon()
     truth = t.run(workload("futexes"), 300)
-    time.sleep(0.5)
+    d.settle()
     pid = f"pid={truth['pid']}"
     locks = d.top("--type", "futex", "--by", "lock", "--since", "-2min", "--filter", pid)
     by = rows_by_name(locks)

@@ -12,7 +12,7 @@ FAST = {"collect": {"off-cpu-threshold": "1ms"}}
 def test_sleeps(t):
     d = t.daemon(FAST)
     truth = t.run(workload("sleeps"))
-    time.sleep(1.2)
+    d.settle()
     pid = f"pid={truth['pid']}"
     expected = truth["short_ns"] + truth["long_ns"] + truth["vfork_ns"]
     causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", "--filter", pid))
@@ -38,7 +38,7 @@ def test_reloads_lose_nothing(t):
         d.reload()
         reloads += 1
     truth = t.finish(p)
-    time.sleep(1.2)
+    d.settle()
     pid = f"pid={truth['pid']}"
     by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", pid))
     causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", "--filter", pid))
@@ -81,7 +81,7 @@ def test_two_spinners_on_one_cpu_are_preempted(t):
     b = t.spawn("taskset", "1", workload("shares"), 5)
     t.finish(a)
     t.finish(b)
-    time.sleep(1.2)
+    d.settle()
     args = ["--filter", f"pid={a.pid}", "--filter", f"pid={b.pid}"]
     causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", *args))
     assert causes["preempted"]["total"] > 3e9, causes
@@ -91,7 +91,7 @@ def test_two_spinners_on_one_cpu_are_preempted(t):
 def test_nothing_absurd(t):
     d = t.daemon(FAST)
     t.run(workload("sleeps"))
-    time.sleep(1.2)
+    d.settle()
     answer = d.top("--type", "off-cpu", "--by", "thread", "--since", "-1min")
     wall = answer["covered_seconds"] * 1e9
     assert answer["rows"]

@@ -12,7 +12,7 @@ FAST = {"collect": {"on-cpu-rate": "997"}}
 def test_shares_and_order(t):
     d = t.daemon(FAST)
     truth = t.run(workload("shares"), 7)
-    time.sleep(1.2)
+    d.settle()
     answer = d.top("--filter", f"pid={truth['pid']}", "--sort", "total")
     rows = rows_by_name(answer)
     n = answer["samples"]
@@ -90,10 +90,10 @@ def test_cpu_that_comes_back(t):
         time.sleep(1)
         with open(online, "w") as f:
             f.write("1")
-        time.sleep(2.5)
+        d.settle(4)
         p = t.spawn("taskset", "2", workload("shares"), 3)
         truth = t.finish(p)
-        time.sleep(1.2)
+        d.settle()
         answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
         assert answer["total"] > 0.9 * truth["cpu_ns"], (answer["total"], truth)
         # And once more while running.
@@ -102,9 +102,9 @@ def test_cpu_that_comes_back(t):
         time.sleep(1)
         with open(online, "w") as f:
             f.write("1")
-        time.sleep(2.5)
+        d.settle(4)
         truth = t.finish(t.spawn("taskset", "2", workload("shares"), 3))
-        time.sleep(1.2)
+        d.settle()
         answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
         assert answer["total"] > 0.9 * truth["cpu_ns"], (answer["total"], truth)
     finally:
@@ -128,7 +128,7 @@ def test_cycles_fall_back(t):
     s = d.status()["collectors"]["on-cpu"]
     assert s["event"] in ("cycles", "cpu-clock"), s
     truth = t.run(workload("shares"), 2)
-    time.sleep(1.2)
+    d.settle()
     answer = d.top("--filter", f"pid={truth['pid']}", "--by", "process")
     assert answer["samples"] > 50
 
@@ -142,7 +142,7 @@ def test_burst_leaves_history_alone(t):
     with open(out) as f:
         total = sum(int(line.rsplit(" ", 1)[1]) for line in f)
     t.finish(p)
-    time.sleep(1.2)
+    d.settle()
     answer = d.top("--filter", f"pid={p.pid}", "--by", "process")
     assert answer["samples"] < 8 * 19 * 2, answer["samples"]
     assert answer["rate_hz"] < 25, answer["rate_hz"]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """System calls: exact."""
 import os
-import time
 
 from harness import main, rows_by_name, wait_for, workload
 
@@ -51,7 +50,7 @@ def test_eight_threads(t):
 def test_odd_numbers(t):
     d = t.daemon()
     truth = t.run(workload("calls"), 1, 1, 5)
-    time.sleep(0.5)
+    d.settle()
     args = ["--filter", f"pid={truth['pids'][0]}"]
     rows = rows_by_name(d.top("--type", "syscalls", "--since", "-2min", *args))
     assert "writev" not in rows, rows.keys()
@@ -74,7 +73,7 @@ for i in range(1000):
     except FileNotFoundError: pass
 """)
     p.wait()
-    time.sleep(0.5)
+    d.settle()
     answer = d.top("--type", "syscalls", "--since", "-2min", "--filter", f"pid={p.pid}", "--filter", "errno=ENOENT")
     assert sum(r["events"] for r in answer["rows"] if r["name"] in ("stat", "newfstatat", "statx")) >= 1000, answer
 
