@@ -239,14 +239,16 @@ def test_crowd(t):
 
     # A busy host may need its time once to start the client.
     assert min(seconds() for _ in range(3)) < 1
-    busy = 0
+    said = []
     for s in crowd:
         s.settimeout(0.01)
         try:
-            busy += s.recv(100).startswith(b"HTTP/1.1 503")
+            said.append(s.recv(100))
         except TimeoutError:
-            pass
-    assert 130 <= busy <= 140, busy
+            said.append(None)
+    # Each has a place, or heard at once that there is none, or made room after a while.
+    assert all(not text or text.startswith(b"HTTP/1.1 503") for text in said), said
+    assert 50 <= said.count(None) <= 64 and any(said), said
     assert d.status()["memory"]["rss_bytes"] < before + (16 << 20)
     for s in crowd:
         s.close()
