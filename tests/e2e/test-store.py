@@ -16,14 +16,22 @@ def calls(d, pid):
     return sum(r["events"] for r in answer["rows"])
 
 
-def test_sigterm_keeps_the_last_window(t):
+def keeps_the_last_window(t, sig):
     d = t.daemon({"collect": {"bucket": "30s", "slice": "10s"}})
     truth = t.run(workload("calls"), 1, 1, 54321)
-    assert d.stop() == 0
+    assert d.stop(sig) == 0
     d.start()
     pid = truth["pids"][0]
     answer = d.top("--type", "syscalls", "--since", "-10min", "--filter", f"pid={pid}")
     assert {r["name"]: r["events"] for r in answer["rows"]}["getpid"] == 54321
+
+
+def test_sigterm_keeps_the_last_window(t):
+    keeps_the_last_window(t, signal.SIGTERM)
+
+
+def test_sigint_keeps_the_last_window(t):
+    keeps_the_last_window(t, signal.SIGINT)
 
 
 def test_kill_9_loses_at_most_the_open_bucket(t):
