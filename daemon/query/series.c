@@ -255,7 +255,7 @@ static int try_series(const struct query_source *src, const struct selection *se
 int query_series(const struct query_source *src, const struct selection *sel, enum dimension by,
 		 uint64_t step_ns, uint32_t limit, struct series_answer **ret)
 {
-	uint64_t longest;
+	uint64_t longest = 0;
 	int r = by == BY_NONE ? 0 : dimension_resolve(sel->type, by, &by, NULL);
 
 	while (r == 0) {

@@ -142,19 +142,22 @@ static int day_connect(const char *directory, const char *name, uint64_t max_byt
 		       struct day **ret)
 {
 	_cleanup_(day_free_p) struct day *d = new0(struct day, 1);
-	int rc;
+	int r;
 
 	if (!d || asprintf(&d->path, "%s/%s", directory, name) < 0)
 		return -ENOMEM;
 	if (!day_name_parse(name, &d->day_ns, &d->first_seq))
 		return -EINVAL;
 	d->max_bytes = max_bytes;
-	rc = sqlite3_open_v2(d->path, &d->db,
-			     SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
-				     SQLITE_OPEN_EXRESCODE,
-			     NULL);
-	if (rc != SQLITE_OK)
-		return d->db ? sql_error(d->db, rc) : -ENOMEM;
+	r = sqlite3_open_v2(d->path, &d->db,
+			    SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
+				    SQLITE_OPEN_EXRESCODE,
+			    NULL);
+	if (!d->db)
+		return -ENOMEM;
+	r = sql_error(d->db, r);
+	if (r < 0)
+		return r;
 	sqlite3_busy_timeout(d->db, BUSY_MS);
 	*ret = TAKE_PTR(d);
 	return 0;

@@ -214,7 +214,7 @@ static int next_pack(struct view *v, unsigned types, struct rows *rows)
 
 static int next_recent(struct view *v, unsigned types, struct rows *rows)
 {
-	int r;
+	int r = 0;
 
 	while (rows->n < ROWS_MAX && (r = sql_step(v->recent_select)) > 0) {
 		r = rows_add_recent(rows, v->recent_select, types);
