@@ -105,6 +105,12 @@ static __always_inline bool nr_is_futex_wait(int nr, bool compat)
 	return nr == 202 || nr == CALL_FUTEX_WAITV || nr == CALL_FUTEX_WAIT;
 }
 
+/* restart_syscall, which goes on with a wait after a stop. */
+static __always_inline bool nr_is_restart(int nr, bool compat)
+{
+	return compat ? nr == 0 : (nr & ~X32_BIT) == 219;
+}
+
 /* Calls that return once more, with 0, in the child. */
 static __always_inline bool nr_returns_twice(int nr, bool compat)
 {
@@ -184,6 +190,11 @@ static __always_inline bool nr_is_futex_wait(int nr, bool compat)
 	if (compat && (nr == 240 || nr == 422))
 		return true;
 	return (!compat && nr == 98) || nr == CALL_FUTEX_WAITV || nr == CALL_FUTEX_WAIT;
+}
+
+static __always_inline bool nr_is_restart(int nr, bool compat)
+{
+	return nr == (compat ? 0 : 128);
 }
 
 static __always_inline bool nr_returns_twice(int nr, bool compat)

@@ -6,6 +6,9 @@
  * call returns, that is one wait, with the outcome that the caller was told. A call that returned without
  * sleeping (EAGAIN: the word had changed) left nothing there and is not a wait. The stack is that of the
  * caller: in the kernel there is only the return path.
+ *
+ * A wait with a timeout that is broken off by a stop, or anything else that runs no handler, goes on in
+ * restart_syscall with the registers of the first call, and is one wait.
  */
 #pragma once
 
@@ -22,6 +25,8 @@
 /* What the kernel returns to itself when a signal is to be handled first: ERESTARTSYS .. ERESTART_RESTARTBLOCK. */
 #define ERR_RESTART_FIRST 512
 #define ERR_RESTART_LAST 516
+#define ERR_RESTART_BLOCK 516
+#define SIGNALS 64
 
 static __always_inline u16 futex_outcome_of(long ret)
 {
@@ -107,7 +112,35 @@ static __always_inline u64 futex_stack(u32 w, struct account *a, struct task_str
 	return id;
 }
 
-/* A futex call of the current thread returns. */
+/* Whether a signal that is there ends the call: its handler runs before the call could go on. */
+static __always_inline bool signal_is_handled(struct task_struct *task)
+{
+	const char *actions = (const char *)BPF_CORE_READ(task, sighand) +
+			      bpf_core_field_offset(struct sighand_struct, action);
+	u64 pending = (BPF_CORE_READ(task, pending.signal.sig[0]) |
+		       BPF_CORE_READ(task, signal, shared_pending.signal.sig[0])) &
+		      ~BPF_CORE_READ(task, blocked.sig[0]);
+
+	for (int i = 0; i < SIGNALS; i++) {
+		u64 handler = 0;
+
+		if (!(pending >> i & 1))
+			continue;
+		bpf_probe_read_kernel(&handler, sizeof(handler),
+				      actions + i * bpf_core_type_size(struct k_sigaction));
+		if (handler > 1 /* SIG_DFL, SIG_IGN */)
+			return true;
+	}
+	return false;
+}
+
+/* What a call that goes on later left behind; another kind of call leaves no address there. */
+static __always_inline u64 futex_word_of_restart(struct task_struct *task)
+{
+	return (u64)BPF_CORE_READ(task, restart_block.futex.uaddr);
+}
+
+/* A futex call of the current thread returns, or restart_syscall does. */
 static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,
 					  int nr, long ret)
 {
@@ -123,9 +156,17 @@ static __always_inline void futex_returns(u32 w, struct task_struct *task, const
 	u64 ns;
 	int r;
 
+	if (t && t->restart_word &&
+	    !(nr_is_restart(nr, who->compat) && futex_word_of_restart(task) == t->restart_word))
+		futex_give_up(t);
 	if (!t || !t->futex_n)
 		return;
+	if (ret == -ERR_RESTART_BLOCK && !signal_is_handled(task)) {
+		t->restart_word = futex_word_of_restart(task);
+		return;
+	}
 	ns = t->futex_ns;
+	t->restart_word = 0;
 	t->futex_ns = 0;
 	t->futex_n = 0;
 	a = account_of(w, SOURCE_FUTEX);

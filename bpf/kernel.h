@@ -32,6 +32,33 @@ struct sched_entity {
 	__u64 sum_exec_runtime;
 };
 
+struct signal_set {
+	unsigned long sig[1];
+};
+
+struct sigpending {
+	struct signal_set signal;
+};
+
+struct signal_struct {
+	struct sigpending shared_pending;
+};
+
+/* An array of structures that begin with the handler. */
+struct k_sigaction {
+	unsigned long handler;
+};
+
+struct sighand_struct {
+	struct k_sigaction action[64];
+};
+
+struct restart_block {
+	struct {
+		unsigned int *uaddr;
+	} futex;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -48,6 +75,11 @@ struct task_struct {
 	unsigned long nivcsw;
 	__u64 start_boottime;
 	struct task_struct *group_leader;
+	struct restart_block restart_block;
+	struct signal_struct *signal;
+	struct sighand_struct *sighand;
+	struct signal_set blocked;
+	struct sigpending pending;
 };
 
 /* Before 5.14 the state was `volatile long state`. */

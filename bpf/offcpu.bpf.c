@@ -125,7 +125,7 @@ static __always_inline int wait_add(void *map, struct off_cpu_key *key, u64 even
 	return 0;
 }
 
-/* A wait that is kept and finds no way into the map. */
+/* A wait that finds no way into the map. */
 static __always_inline void wait_lost(struct account *a)
 {
 	if (!a)
@@ -445,8 +445,9 @@ static __always_inline void note_fill(struct resume_note *n, struct task_struct 
 }
 
 /*
- * A thread leaves that nobody saw come: the program did not run at that switch (some kernels keep threads of
- * their own from being traced). It was away for as long as it did not run. Its stack is gone.
+ * A thread leaves that nobody saw come: the program did not run at that switch. (Why, the kernel does not say;
+ * perhaps it keeps some of its own threads from being traced.) It was away for as long as it did not run. Its
+ * stack is gone.
  */
 static __always_inline void wait_unseen(struct task_struct *task, struct task_state *t, u64 now)
 {
@@ -512,6 +513,29 @@ static __always_inline void split_returns(struct task_struct *task, u32 tid)
 
 /* ---- the switch ------------------------------------------------------------------------------------ */
 
+/* The futex wait that was broken off will not go on: a handler came first after all. */
+static __always_inline void futex_give_up(struct task_state *t)
+{
+	t->restart_word = 0;
+	t->futex_ns = 0;
+	t->futex_n = 0;
+	wait_lost(account_of(window, SOURCE_FUTEX));
+}
+
+/* The thread is in a futex call, or in the call that goes on with one. */
+static __always_inline bool in_futex_call(struct task_struct *task, struct task_state *t, int nr)
+{
+	bool compat = task_is_compat(task);
+
+	if (nr_is_futex_wait(nr, compat)) {
+		if (t->restart_word)
+			futex_give_up(t);
+		return true;
+	}
+	return t->restart_word && nr_is_restart(nr, compat) &&
+	       (u64)task->restart_block.futex.uaddr == t->restart_word;
+}
+
 static __always_inline void wait_begins(struct task_struct *task, struct task_state *t, u32 cause,
 					u32 state, int nr, u64 now)
 {
@@ -525,8 +549,7 @@ static __always_inline void wait_begins(struct task_struct *task, struct task_st
 	 * already nothing else is known where the tracepoint does not tell its state: before 5.18.)
 	 */
 	t->in_futex = futex_enabled && cause == OFF_BLOCKED &&
-		      state & (TASK_INTERRUPTIBLE | TASK_WAKING) &&
-		      nr_is_futex_wait(nr, task_is_compat(task));
+		      state & (TASK_INTERRUPTIBLE | TASK_WAKING) && in_futex_call(task, t, nr);
 	t->threshold = threshold;
 	t->theta = off_cpu_enabled ? draw_theta(threshold, now, task->pid) : NEVER_KEPT;
 	t->stamp = now;

@@ -22,6 +22,7 @@ struct task_state {
 		yield_n; /* the part of them that was asked for, and the wait for the first turn */
 	u64 reported_ns; /* weighted, of the wait that began at reported_stamp: told already */
 	u64 reported_stamp;
+	u64 restart_word; /* address of the futex whose wait was broken off and may go on, or 0 */
 	u64 futex_ns; /* blocked so far in the futex call in progress, */
 	u32 futex_n; /* so many times */
 	u32 task_state; /* TASK_* bits of the wait */

@@ -211,6 +211,92 @@ static void test_outcomes(void **state)
 	munmap(t, sizeof(*t));
 }
 
+/* ---- broken off ---------------------------------------------------------------------------------------- */
+
+static __attribute__((noinline)) void long_wait(void *arg)
+{
+	struct truth *t = arg;
+	struct timespec ts = { .tv_nsec = 5 * WAIT_MS * NSEC_PER_MSEC };
+	uint64_t begin = mono_now_ns();
+
+	__atomic_store_n(&t->ready, true, __ATOMIC_RELEASE);
+	if (futex(&t->word, FUTEX_WAIT_PRIVATE, 0, &ts, 0) != -ETIMEDOUT)
+		_exit(1);
+	t->wait_ns = mono_now_ns() - begin;
+	/* Another call that goes on after a stop is none for a futex. */
+	nanosleep(&ts, NULL);
+}
+
+static void stop_for_a_while(pid_t pid)
+{
+	sleep_ms(WAIT_MS);
+	kill(pid, SIGSTOP);
+	sleep_ms(WAIT_MS);
+	kill(pid, SIGCONT);
+}
+
+static void test_stopped(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct truth *t = shared_memory(sizeof(*t));
+	pid_t pid = start_process(long_wait, t);
+	struct futex_value v;
+
+	while (!__atomic_load_n(&t->ready, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
+	stop_for_a_while(pid);
+	while (!__atomic_load_n(&t->wait_ns, __ATOMIC_ACQUIRE))
+		sleep_ms(10);
+	stop_for_a_while(pid);
+	wait_for(pid);
+	s = drain(c, true);
+	assert_conserved(s, SOURCE_FUTEX);
+	assert_int_equal(waits(s, pid, NULL, 0, 0, NULL), 1);
+	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, &v), 1);
+	/* Without the time that it was stopped. */
+	assert_in_range(v.ns, 3 * WAIT_MS * NSEC_PER_MSEC, t->wait_ns);
+	munmap(t, sizeof(*t));
+}
+
+static void handled_wait(void *arg)
+{
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct truth *t = arg;
+	struct timespec ts = { .tv_sec = 5 };
+
+	sigaction(SIGUSR1, &sa, NULL);
+	__atomic_store_n(&t->ready, true, __ATOMIC_RELEASE);
+	/* A handler ends a wait that has a timeout, SA_RESTART or not. */
+	if (futex(&t->word, FUTEX_WAIT_PRIVATE, 0, &ts, 0) != -EINTR)
+		_exit(1);
+	ts = (struct timespec){ .tv_nsec = WAIT_MS * NSEC_PER_MSEC };
+	if (futex(&t->other, FUTEX_WAIT_PRIVATE, 0, &ts, 0) != -ETIMEDOUT)
+		_exit(1);
+}
+
+static void test_handled(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct truth *t = shared_memory(sizeof(*t));
+	pid_t pid = start_process(handled_wait, t);
+
+	while (!__atomic_load_n(&t->ready, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
+	sleep_ms(WAIT_MS);
+	kill(pid, SIGUSR1);
+	wait_for(pid);
+	s = drain(c, true);
+	assert_conserved(s, SOURCE_FUTEX);
+	assert_int_equal(waits(s, pid, NULL, 0, 0, NULL), 2);
+	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_WAIT, FUTEX_INTERRUPTED, NULL), 1);
+	assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL), 1);
+	munmap(t, sizeof(*t));
+}
+
 /* ---- a lock ------------------------------------------------------------------------------------------- */
 
 /* 0 free, 1 taken, 2 taken and somebody may wait. */
@@ -484,7 +570,8 @@ static void test_two_processes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_outcomes),      cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_outcomes),      cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_handled),	      cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_operations),    cmocka_unit_test(test_requeue),
 		cmocka_unit_test(test_two_processes),
 	};
