@@ -19,6 +19,10 @@
  * The state of a thread is written by the CPU that switches it, under the run-queue lock. The iterator reads
  * it meanwhile and retries while `seq` is odd or moves; on CPUs that reorder stores it may yet read a mixture,
  * which the daemon bounds by the time that passed and makes up for in the next window.
+ *
+ * A wait in progress is told by the iterator, and the rest of it by the resume. When both meet, the iterator has
+ * stored what it told and then looks at `seq`, while the resume has moved `seq` and then looks at what was told:
+ * one of them at least sees the other. The resume leaves word of what it saw, by which the iterator judges.
  */
 #pragma once
 
@@ -432,7 +436,7 @@ static __always_inline void wait_ends(struct task_state *t, u64 d)
 }
 
 static __always_inline void note_fill(struct resume_note *n, struct task_struct *task,
-				      const struct task_state *t, u64 d)
+				      struct task_state *t, u64 d)
 {
 	n->tid = task->pid;
 	n->cause = t->cause;
@@ -440,7 +444,11 @@ static __always_inline void note_fill(struct resume_note *n, struct task_struct 
 	n->in_call = t->in_call;
 	n->d = d;
 	n->threshold = t->threshold;
-	n->reported_ns = t->reported_stamp == t->stamp ? t->reported_ns : 0;
+	n->reported_ns = 0;
+	if (*(volatile u64 *)&t->reported_stamp == t->stamp) {
+		n->reported_ns = t->heeded_ns = t->reported_ns;
+		t->heeded_stamp = t->stamp;
+	}
 	n->run_delay_base = t->run_delay_base;
 }
 
@@ -589,37 +597,39 @@ static __always_inline void switch_out(struct task_struct *task, bool preempt, u
 	state_change(t);
 }
 
-/* The wait that just ended, of length d, is kept. */
-static __always_inline void wait_note(struct task_struct *task, struct task_state *t, u64 d)
+/* Where the resume hook looks for the wait that is over, or NULL. */
+static __always_inline struct resume_note *note_slot(void)
 {
-	struct resume_note note = {}, *n = &note;
 	u32 zero = 0;
+	struct resume_note *n = bpf_map_lookup_elem(&resume_notes, &zero);
 
-	if (resume_hook != RESUME_SPLIT)
-		n = bpf_map_lookup_elem(&resume_notes, &zero);
-	if (!n)
-		return;
 	/* The hook did not run for the last one. */
-	if (resume_hook != RESUME_SPLIT && n->tid)
+	if (n && n->tid)
 		wait_lost(account_of(window, SOURCE_OFF_CPU));
-	note_fill(n, task, t, d);
-	if (resume_hook == RESUME_SPLIT)
-		t->split = split_begin(task, n);
+	return n;
 }
 
 static __always_inline void switch_in(struct task_struct *task, u64 now)
 {
 	struct task_state *t = task_state_of(task, task->pid, false);
+	struct resume_note split = {}, *n = NULL;
 	u64 d;
 
 	if (!t || !t->stamp)
 		return;
 	d = now > t->stamp ? now - t->stamp : 0;
 	if (d >= t->theta)
-		wait_note(task, t, d);
-	state_change(t);
+		n = resume_hook == RESUME_SPLIT ? &split : note_slot();
+	if (n) {
+		__sync_fetch_and_add(&t->seq, 1); /* state_change(), and a barrier on x86 */
+		note_fill(n, task, t, d);
+	} else {
+		state_change(t);
+	}
 	wait_ends(t, d);
 	state_change(t);
+	if (resume_hook == RESUME_SPLIT && n)
+		t->split = split_begin(task, n);
 }
 
 SEC("tp_btf/sched_switch")
@@ -731,6 +741,23 @@ static __always_inline void wait_describe(struct task_struct *task, struct iter_
 		r->word = 4;
 }
 
+#define REVOKE_TRIES 64
+
+/* The wait of `copy` was written. Whether it must be taken back, since the resume did not heed it. */
+static __always_inline bool wait_is_told_twice(struct task_state *t, const struct task_state *copy,
+					       u64 weight)
+{
+	volatile struct task_state *v = t;
+	u32 seq = 1;
+
+	v->reported_ns = weight;
+	v->reported_stamp = copy->stamp;
+	__sync_fetch_and_add(&t->fence, 1);
+	for (int i = 0; i < REVOKE_TRIES && seq & 1; i++)
+		seq = v->seq;
+	return seq != copy->seq && !(v->heeded_stamp == copy->stamp && v->heeded_ns == weight);
+}
+
 /*
  * Writes the totals of a thread, and with `waits` also the wait that it is in, when that is kept. The kernel
  * calls again for the same thread when its buffer was full, and drops what was written for it: so nothing is
@@ -803,8 +830,11 @@ static __always_inline int iterate(struct bpf_iter__task *ctx, bool waits)
 	if (bpf_seq_write(seq, &r, sizeof(r)) ||
 	    bpf_seq_write(seq, &s->wait, sizeof(s->wait) + size * sizeof(u64)))
 		return 0;
-	t->reported_ns = weight;
-	t->reported_stamp = s->copy.stamp;
+	if (wait_is_told_twice(t, &s->copy, weight)) {
+		r.state = THREAD_WAIT_REVOKED;
+		/* Without room all that was written of this thread is dropped, which serves as well. */
+		bpf_seq_write(seq, &r, sizeof(r));
+	}
 	return 0;
 }
 

@@ -138,6 +138,7 @@ struct thread_record {
 SHARED_ASSERT(sizeof(struct thread_record) == 104);
 #define THREAD_OFF_CPU 1U
 #define THREAD_WAIT_FOLLOWS 2U /* the iterator wrote a wait_record behind this */
+#define THREAD_WAIT_REVOKED 8U /* that wait ended meanwhile, and the resume told all of it */
 #define THREAD_UNREAD 4U /* in a switch whenever the iterator looked: it is there, totals are not */
 
 /* A wait in progress that is kept, at a bucket's end. */

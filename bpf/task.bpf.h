@@ -22,6 +22,8 @@ struct task_state {
 		yield_n; /* the part of them that was asked for, and the wait for the first turn */
 	u64 reported_ns; /* weighted, of the wait that began at reported_stamp: told already */
 	u64 reported_stamp;
+	u64 heeded_ns; /* what the resume from the wait that began at heeded_stamp left out as told */
+	u64 heeded_stamp;
 	u64 restart_word; /* address of the futex whose wait was broken off and may go on, or 0 */
 	u64 futex_ns; /* blocked so far in the futex call in progress, */
 	u32 futex_n; /* so many times */
@@ -30,7 +32,7 @@ struct task_state {
 	u8 in_futex; /* one for a futex */
 	u8 split; /* an entry in split_waits is this thread's */
 	u8 ended; /* the thread is gone, the task not yet freed */
-	u32 pad;
+	u32 fence; /* the iterator adds to it for the barrier that this is on x86 */
 };
 
 /* Set before load. Where it is false the map is not created and the branch is dead code to the verifier. */

@@ -229,6 +229,12 @@ static int on_thread(struct waits *w, const struct thread_record *rec,
 {
 	struct thread *th;
 
+	if (rec->state & THREAD_WAIT_REVOKED) {
+		/* Its wait is the last one that was kept, if there was memory for it. */
+		if (w->n_open > 0 && w->open[w->n_open - 1].key.tid == rec->tid)
+			w->n_open--;
+		return 0;
+	}
 	if (rec->state & THREAD_UNREAD) {
 		th = thread_find(&w->threads, rec->tid, rec->thread_start);
 		if (th)
