@@ -19,6 +19,7 @@
 
 #include "oncpu.bpf.c"
 #include "offcpu.bpf.c"
+#include "iterate.bpf.c"
 #include "futex.bpf.c"
 #include "syscall.bpf.c"
 
