@@ -151,15 +151,18 @@ static __always_inline void futex_returns(u32 w, struct task_struct *task, const
 		.tid = who->tid,
 		.outcome = futex_outcome_of(ret),
 	};
+	bool restart = nr_is_restart(nr, who->compat), goes_on;
 	struct call_args args;
 	struct account *a;
 	u64 ns;
 	int r;
 
-	if (t && t->restart_word &&
-	    !(nr_is_restart(nr, who->compat) && futex_word_of_restart(task) == t->restart_word))
+	if (!t)
+		return;
+	goes_on = restart && t->restart_word && futex_word_of_restart(task) == t->restart_word;
+	if (t->restart_word && !goes_on)
 		futex_give_up(t);
-	if (!t || !t->futex_n)
+	if (!t->futex_n || (restart && !goes_on))
 		return;
 	if (ret == -ERR_RESTART_BLOCK && !signal_is_handled(task)) {
 		t->restart_word = futex_word_of_restart(task);

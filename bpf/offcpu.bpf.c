@@ -452,6 +452,29 @@ static __always_inline void note_fill(struct resume_note *n, struct task_struct 
 	n->run_delay_base = t->run_delay_base;
 }
 
+/* The futex wait that was broken off will not go on: a handler came first after all. */
+static __always_inline void futex_give_up(struct task_state *t)
+{
+	t->restart_word = 0;
+	t->futex_ns = 0;
+	t->futex_n = 0;
+	wait_lost(account_of(window, SOURCE_FUTEX));
+}
+
+/* The thread is in a futex call, or in the call that goes on with one. */
+static __always_inline bool in_futex_call(struct task_struct *task, struct task_state *t, int nr)
+{
+	bool compat = task_is_compat(task);
+
+	if (nr_is_futex_wait(nr, compat)) {
+		if (t->restart_word)
+			futex_give_up(t);
+		return true;
+	}
+	return t->restart_word && nr_is_restart(nr, compat) &&
+	       (u64)task->restart_block.futex.uaddr == t->restart_word;
+}
+
 /*
  * A thread leaves that nobody saw come: the program did not run at that switch. (Why, the kernel does not say;
  * perhaps it keeps some of its own threads from being traced.) It was away for as long as it did not run. Its
@@ -475,6 +498,11 @@ static __always_inline void wait_unseen(struct task_struct *task, struct task_st
 		key.start = task->group_leader->start_boottime;
 		key.task_state = t->task_state;
 		wait_store(w, a, &key, &n, task->sched_info.run_delay);
+	}
+	/* A futex call that has returned meanwhile knew nothing of its wait. */
+	if (t->in_futex && !in_futex_call(task, t, task_nr(task))) {
+		t->in_futex = 0;
+		wait_lost(account_of(w, SOURCE_FUTEX));
 	}
 	wait_ends(t, d);
 }
@@ -520,29 +548,6 @@ static __always_inline void split_returns(struct task_struct *task, u32 tid)
 }
 
 /* ---- the switch ------------------------------------------------------------------------------------ */
-
-/* The futex wait that was broken off will not go on: a handler came first after all. */
-static __always_inline void futex_give_up(struct task_state *t)
-{
-	t->restart_word = 0;
-	t->futex_ns = 0;
-	t->futex_n = 0;
-	wait_lost(account_of(window, SOURCE_FUTEX));
-}
-
-/* The thread is in a futex call, or in the call that goes on with one. */
-static __always_inline bool in_futex_call(struct task_struct *task, struct task_state *t, int nr)
-{
-	bool compat = task_is_compat(task);
-
-	if (nr_is_futex_wait(nr, compat)) {
-		if (t->restart_word)
-			futex_give_up(t);
-		return true;
-	}
-	return t->restart_word && nr_is_restart(nr, compat) &&
-	       (u64)task->restart_block.futex.uaddr == t->restart_word;
-}
 
 static __always_inline void wait_begins(struct task_struct *task, struct task_state *t, u32 cause,
 					u32 state, int nr, u64 now)
