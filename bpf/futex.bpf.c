@@ -89,13 +89,13 @@ static __always_inline int futex_add(void *map, struct futex_key *key, u64 ns)
 }
 
 static __always_inline u64 futex_stack(u32 w, struct account *a, struct task_struct *task,
-				       const struct futex_key *key)
+				       const struct futex_key *key, u64 ns)
 {
 	struct scratch *s;
 	int slot;
 	u64 id;
 
-	if (!walk_granted(SOURCE_FUTEX, bpf_ktime_get_ns())) {
+	if (!walk_granted_by_length(SOURCE_FUTEX, bpf_ktime_get_ns(), ns, key->tid)) {
 		a->lost[LOSS_SHED]++;
 		return STACK_ID_NONE;
 	}
@@ -178,7 +178,7 @@ static __always_inline void futex_returns(u32 w, struct task_struct *task, const
 	a->seen++;
 	call_args_of(task, who->compat, &args);
 	futex_describe(&key, &args, nr);
-	key.stack = futex_stack(w, a, task, &key);
+	key.stack = futex_stack(w, a, task, &key, ns);
 	r = w & 1 ? futex_add(&futex_b, &key, ns) : futex_add(&futex_a, &key, ns);
 	if (r)
 		account_refused(a, r);

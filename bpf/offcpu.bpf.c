@@ -47,7 +47,9 @@ volatile u64 threshold_ns = 0;
 struct walk_ration {
 	u64 second;
 	u32 walks;
-	u32 pad;
+	u32 asked; /* futex waits of this second that wanted one, */
+	u64 asked_ns; /* of this length together */
+	u64 threshold; /* a shorter one of length d is walked with probability d / threshold */
 };
 
 struct {
@@ -57,18 +59,32 @@ struct {
 	__type(value, struct walk_ration);
 } walk_rations SEC(".maps");
 
-/* Whether this CPU may walk another stack in this second (of 2^30 ns). */
-static __always_inline bool walk_granted(u32 source, u64 now)
+#define FIRST_THRESHOLD (1ULL << 30)
+
+/* This CPU's ration for this second (of 2^30 ns), or NULL. */
+static __always_inline struct walk_ration *walk_ration_of(u32 source, u64 now)
 {
 	struct walk_ration *r = bpf_map_lookup_elem(&walk_rations, &source);
 
-	if (!r)
-		return false;
-	if (r->second != now >> 30) {
-		r->second = now >> 30;
-		r->walks = 0;
-	}
-	if (r->walks >= walks_per_second)
+	if (!r || r->second == now >> 30)
+		return r;
+	/* Waits of together S ns, none of which counts more than T, make S / T walks; a fifth is left to chance. */
+	r->threshold = 0;
+	if (r->asked > walks_per_second && r->second + 1 == now >> 30)
+		r->threshold = r->asked_ns * 5 / (walks_per_second * 4);
+	r->second = now >> 30;
+	r->walks = 0;
+	r->asked = 0;
+	r->asked_ns = 0;
+	return r;
+}
+
+/* Whether this CPU may walk another stack in this second. */
+static __always_inline bool walk_granted(u32 source, u64 now)
+{
+	struct walk_ration *r = walk_ration_of(source, now);
+
+	if (!r || r->walks >= walks_per_second)
 		return false;
 	r->walks++;
 	return true;
@@ -92,6 +108,30 @@ static __always_inline u64 wait_weight(u64 d, u64 t)
 static __always_inline u64 wait_events_q8(u64 d, u64 t)
 {
 	return d >= t ? 256 : 256 * t / (d ?: 1);
+}
+
+/*
+ * The same for a wait that is over, and is counted with or without its stack. When there were more of them in
+ * the last second than may be walked, the long ones go before the short ones.
+ */
+static __always_inline bool walk_granted_by_length(u32 source, u64 now, u64 d, u32 tid)
+{
+	struct walk_ration *r = walk_ration_of(source, now);
+	u64 most;
+
+	if (!r)
+		return false;
+	most = r->threshold ?: FIRST_THRESHOLD;
+	r->asked++;
+	r->asked_ns += d < most ? d : most;
+	/* There may be more than in the last second: half of the ration is for the long ones. */
+	if (d < r->threshold &&
+	    (r->walks >= walks_per_second / 2 || d < draw_theta(r->threshold, now, tid)))
+		return false;
+	if (r->walks >= walks_per_second)
+		return false;
+	r->walks++;
+	return true;
 }
 
 /* ---- a wait that is kept -------------------------------------------------------------------------- */

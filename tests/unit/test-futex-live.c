@@ -375,6 +375,85 @@ static void test_lock(void **state)
 	munmap(t, sizeof(*t));
 }
 
+/* ---- more waits than stacks ---------------------------------------------------------------------------- */
+
+#define LONG_WAITS 80
+#define LONG_WAIT_MS 50
+
+struct turn {
+	struct truth *t;
+	uint32_t me;
+};
+
+static void *take_turns(void *arg)
+{
+	const struct turn *turn = arg;
+	struct truth *t = turn->t;
+
+	while (!__atomic_load_n(&t->ready, __ATOMIC_ACQUIRE)) {
+		if (__atomic_load_n(&t->word, __ATOMIC_ACQUIRE) != turn->me) {
+			futex(&t->word, FUTEX_WAIT_PRIVATE, !turn->me, NULL, 0);
+			continue;
+		}
+		__atomic_store_n(&t->word, !turn->me, __ATOMIC_RELEASE);
+		futex(&t->word, FUTEX_WAKE_PRIVATE, 1, NULL, 0);
+	}
+	futex(&t->word, FUTEX_WAKE_PRIVATE, 1, NULL, 0);
+	return NULL;
+}
+
+static void flood(void *arg)
+{
+	struct turn turns[2] = { { arg, 0 }, { arg, 1 } };
+	struct timespec ts = { .tv_nsec = LONG_WAIT_MS * NSEC_PER_MSEC };
+	struct truth *t = arg;
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&threads[i], NULL, take_turns, &turns[i]))
+			_exit(1);
+	for (int i = 0; i < LONG_WAITS; i++)
+		if (futex(&t->other, FUTEX_WAIT_PRIVATE, 0, &ts, 0) != -ETIMEDOUT)
+			_exit(1);
+	__atomic_store_n(&t->ready, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&t->word, 2, __ATOMIC_RELEASE);
+	futex(&t->word, FUTEX_WAKE_PRIVATE, 2, NULL, 0);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Thousands of short waits do not take the stacks of the long ones, from the second second on. */
+static void test_flood(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = NULL;
+	_cleanup_(slice_free_p) struct slice *first = NULL, *s = NULL;
+	struct truth *t = shared_memory(sizeof(*t));
+	uint64_t all, without = 0;
+	pid_t pid;
+
+	o.walks_per_second = 200;
+	c = start_or_skip(&o);
+	pid = start_process(flood, t);
+	run_for(c, 2200);
+	first = drain(c, true);
+	while (!__atomic_load_n(&t->ready, __ATOMIC_ACQUIRE))
+		run_for(c, 50);
+	wait_for(pid);
+	s = drain(c, true);
+	all = waits(s, pid, &t->other, 0, 0, NULL);
+	for (size_t i = 0; i < s->n_futex; i++)
+		if (s->futex[i].key.address == (uint64_t)&t->other &&
+		    s->futex[i].key.stack == STACK_ID_NONE)
+			without += s->futex[i].value.waits;
+	print_message("%lu waits, %lu without a stack; %lu long ones, %lu without\n",
+		      s->source[SOURCE_FUTEX].sum.seen, s->source[SOURCE_FUTEX].sum.lost[LOSS_SHED],
+		      all, without);
+	assert_true(all > 0 && without * 5 <= all);
+	assert_conserved(s, SOURCE_FUTEX);
+	munmap(t, sizeof(*t));
+}
+
 /* ---- every operation that waits ----------------------------------------------------------------------- */
 
 static void *pi_holder(void *arg)
@@ -570,10 +649,10 @@ static void test_two_processes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_outcomes),      cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_handled),	      cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_operations),    cmocka_unit_test(test_requeue),
-		cmocka_unit_test(test_two_processes),
+		cmocka_unit_test(test_outcomes), cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_handled),	 cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_flood),	 cmocka_unit_test(test_operations),
+		cmocka_unit_test(test_requeue),	 cmocka_unit_test(test_two_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
