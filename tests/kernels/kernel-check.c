@@ -30,6 +30,7 @@
 #define LOCK_ROUNDS 50
 #define BURN_NS (3 * NSEC_PER_SEC)
 #define TIME_LIMIT_NS (150 * NSEC_PER_SEC)
+#define ODD_CALLS 1000 /* of each kind of odd_kinds */
 #define LOG_TAIL 30
 #define LOG_SIZE (4U << 20)
 
@@ -38,6 +39,17 @@ struct truth {
 	atomic_uint lock; /* 0 free, 1 held, 2 held and waited for */
 	atomic_uint waits; /* FUTEX_WAIT that was woken */
 	atomic_uint calls;
+	int odd_errno; /* of the x32 calls: kernels may be without */
+};
+
+/* Calls whose number says little without its ABI, and numbers that nobody has. */
+enum odd_kind {
+	ODD_COMPAT_GETPID, /* 20, which natively is writev */
+	ODD_WRITEV,
+	ODD_X32_GETPID,
+	ODD_MINUS_ONE,
+	ODD_UNKNOWN,
+	ODD_N
 };
 
 struct child {
@@ -47,7 +59,7 @@ struct child {
 
 struct workload {
 	struct truth *truth;
-	struct child callers[CALLERS], burner, sleeper, locker;
+	struct child callers[CALLERS], odd, burner, sleeper, locker;
 	int start_fd; /* closed to let them run */
 	uint64_t off_ns; /* the sleeper did not run: elapsed time minus what schedstat says */
 };
@@ -56,6 +68,8 @@ struct workload {
 struct tally {
 	uint64_t on_cpu, burner, burner_user_stacks;
 	uint64_t getpid;
+	uint64_t odd[ODD_N],
+		odd_others; /* with the outcome that they must have; of the process's other calls */
 	uint64_t off_ns, sleeper_samples;
 	uint64_t lock_waits, lock_stacks;
 	struct account account[SOURCE_N];
@@ -88,6 +102,43 @@ static void run_caller(struct truth *t)
 		syscall(SYS_getpid);
 	atomic_fetch_add(&t->calls, CALLS);
 }
+
+#ifdef __x86_64__
+#define X32_BIT 0x40000000L
+
+static long call_compat(long nr)
+{
+	__asm__ volatile("int $0x80" : "+a"(nr) : : "memory", "r8", "r9", "r10", "r11");
+	return nr;
+}
+
+static void run_odd(struct truth *t)
+{
+	for (int i = 0; i < ODD_CALLS; i++) {
+		if (call_compat(20) != getpid() || syscall(SYS_writev, -1, NULL, 0) != -1 ||
+		    syscall(-1L) != -1 || syscall(9999L) != -1)
+			_exit(1);
+		t->odd_errno = syscall(SYS_getpid | X32_BIT) < 0 ? errno : 0;
+	}
+}
+
+/* The kind of a call of run_odd(), ODD_N for any other. */
+static enum odd_kind odd_kind_of(uint32_t call, int x32_errno)
+{
+	const uint32_t calls[ODD_N] = {
+		[ODD_COMPAT_GETPID] = SYSCALL_KEY(SYSCALL_ABI_COMPAT, 20, 0),
+		[ODD_WRITEV] = SYSCALL_KEY(SYSCALL_ABI_NATIVE, SYS_writev, EBADF),
+		[ODD_X32_GETPID] = SYSCALL_KEY(SYSCALL_ABI_X32, SYS_getpid, x32_errno),
+		[ODD_MINUS_ONE] = SYSCALL_KEY(SYSCALL_ABI_NATIVE, SYSCALL_NR_INVALID, ENOSYS),
+		[ODD_UNKNOWN] = SYSCALL_KEY(SYSCALL_ABI_NATIVE, 9999, ENOSYS),
+	};
+	int i = 0;
+
+	while (i < ODD_N && calls[i] != call)
+		i++;
+	return i;
+}
+#endif
 
 __attribute__((noinline)) static void burn(struct truth *t)
 {
@@ -174,6 +225,9 @@ static int start_all(struct workload *w)
 		return negative_errno();
 	for (int i = 0; i < CALLERS; i++)
 		start(&w->callers[i], w, gate, run_caller);
+#ifdef __x86_64__
+	start(&w->odd, w, gate, run_odd);
+#endif
 	start(&w->burner, w, gate, burn);
 	start(&w->sleeper, w, gate, run_sleeper);
 	start(&w->locker, w, gate, run_locker);
@@ -195,6 +249,7 @@ static bool all_over(struct workload *w)
 
 	for (int i = 0; i < CALLERS; i++)
 		over &= is_over(&w->callers[i]);
+	over &= is_over(&w->odd);
 	over &= is_over(&w->burner);
 	over &= is_over(&w->locker);
 	return over;
@@ -208,6 +263,23 @@ static bool is_caller(const struct workload *w, uint32_t tgid)
 		if ((uint32_t)w->callers[i].pid == tgid)
 			return true;
 	return false;
+}
+
+static void add_odd(struct tally *t, const struct workload *w, const struct slice *s)
+{
+#ifdef __x86_64__
+	for (size_t i = 0; i < s->n_syscalls; i++) {
+		enum odd_kind kind = odd_kind_of(s->syscalls[i].key.call, w->truth->odd_errno);
+
+		if (s->syscalls[i].key.tgid != (uint32_t)w->odd.pid)
+			continue;
+		if (kind < ODD_N)
+			t->odd[kind] += s->syscalls[i].calls;
+		else if (SYSCALL_KEY_ERRNO(s->syscalls[i].key.call) ||
+			 SYSCALL_KEY_ABI(s->syscalls[i].key.call) != SYSCALL_ABI_NATIVE)
+			t->odd_others += s->syscalls[i].calls;
+	}
+#endif
 }
 
 static void add_slice(struct tally *t, const struct workload *w, const struct slice *s)
@@ -228,6 +300,7 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 		    SYSCALL_KEY_NR(s->syscalls[i].key.call) == SYS_getpid &&
 		    SYSCALL_KEY_ABI(s->syscalls[i].key.call) == SYSCALL_ABI_NATIVE)
 			t->getpid += s->syscalls[i].calls;
+	add_odd(t, w, s);
 	for (size_t i = 0; i < s->n_threads; i++)
 		if (s->threads[i].tgid == (uint32_t)w->sleeper.pid)
 			t->off_ns += s->threads[i].blocked_ns + s->threads[i].run_queue_ns +
@@ -339,6 +412,19 @@ static void judge_balance(const struct account *a, const char *name)
 		    a->stored, a->idle, booked);
 }
 
+/* Exact, and nothing of it under another number, ABI or error. */
+static void judge_odd(const struct tally *t, const struct workload *w)
+{
+	bool ok = t->odd_others == 0;
+
+	for (int i = 0; i < ODD_N; i++)
+		ok &= t->odd[i] == ODD_CALLS;
+	say(ok, "odd-calls",
+	    "compat=%lu writev=%lu x32=%lu (errno %d) minus-one=%lu 9999=%lu else=%lu",
+	    t->odd[ODD_COMPAT_GETPID], t->odd[ODD_WRITEV], t->odd[ODD_X32_GETPID],
+	    w->truth->odd_errno, t->odd[ODD_MINUS_ONE], t->odd[ODD_UNKNOWN], t->odd_others);
+}
+
 static void judge(const struct tally *t, const struct workload *w, const struct collector *c)
 {
 	struct source_state s[SOURCE_N];
@@ -368,6 +454,9 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 		say_lost(&t->account[SOURCE_SYSCALLS], lost, sizeof(lost));
 		say(t->getpid == CALLERS * CALLS, "syscalls", "%s getpid=%lu of %d%s",
 		    s[SOURCE_SYSCALLS].hook, t->getpid, CALLERS * CALLS, lost);
+#ifdef __x86_64__
+		judge_odd(t, w);
+#endif
 	}
 	if (s[SOURCE_FUTEX].running) {
 		uint64_t waits = atomic_load(&u->waits);
