@@ -49,7 +49,7 @@ static void *cpu_thread(void *arg)
 	return NULL;
 }
 
-/* A lock of our own, on the futex directly (Drepper, "Futexes Are Tricky", mutex 2). */
+/* A lock of our own, on the futex directly (Drepper, "Futexes Are Tricky", mutex 3). */
 static _Atomic uint32_t orders_lock;
 
 static __attribute__((noinline)) void lock_orders(void)
@@ -58,10 +58,8 @@ static __attribute__((noinline)) void lock_orders(void)
 
 	if (atomic_compare_exchange_strong(&orders_lock, &c, 1))
 		return;
-	do {
-		if (c == 2 || atomic_exchange(&orders_lock, 2) != 0)
-			raw_syscall(SYS_futex, (long)&orders_lock, FUTEX_WAIT_PRIVATE, 2, 0);
-	} while ((c = atomic_exchange(&orders_lock, 2)) != 0);
+	while (atomic_exchange(&orders_lock, 2) != 0)
+		raw_syscall(SYS_futex, (long)&orders_lock, FUTEX_WAIT_PRIVATE, 2, 0);
 }
 
 static __attribute__((noinline)) void unlock_orders(void)
