@@ -40,10 +40,8 @@ static __attribute__((noinline)) void take_lock(void)
 
 	if (atomic_compare_exchange_strong(&contended_lock, &c, 1))
 		return;
-	do {
-		if (c == 2 || atomic_exchange(&contended_lock, 2) != 0)
-			lock_wait();
-	} while ((c = atomic_exchange(&contended_lock, 2)) != 0);
+	while (atomic_exchange(&contended_lock, 2) != 0)
+		lock_wait();
 }
 
 static void release_lock(void)
