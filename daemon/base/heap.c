@@ -12,3 +12,8 @@ void heap_keep_some(void)
 	mallopt(M_TRIM_THRESHOLD, KEPT);
 	mallopt(M_MMAP_THRESHOLD, MAPPED);
 }
+
+void heap_give_back(void)
+{
+	malloc_trim(0);
+}

@@ -7,3 +7,9 @@
  * be called before threads are started.
  */
 void heap_keep_some(void);
+
+/*
+ * Free pages within the heaps of all threads go back to the kernel, which malloc by itself does only at a heap's
+ * end. Takes a millisecond or two, and some more when the memory is wanted again: now and then, not often.
+ */
+void heap_give_back(void);

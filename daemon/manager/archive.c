@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "base/clock.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "manager/archive.h"
 
@@ -10,6 +11,7 @@
 #define QUEUE_MAX (RECENT_CLOSED_MAX - 1)
 #define RETRY_NS NSEC_PER_SEC
 #define IDLE_NS (5 * NSEC_PER_SEC)
+#define TRIM_NS (60 * NSEC_PER_SEC)
 
 /* Stored events of buckets that were dropped before this one. */
 struct missing {
@@ -390,7 +392,7 @@ static void archive_current(struct archive *a)
 static void *archive_thread(void *arg)
 {
 	struct archive *a = arg;
-	uint64_t idle = IDLE_NS;
+	uint64_t idle = IDLE_NS, trimmed = mono_now_ns();
 
 	while (next(a, idle)) {
 		reopen_if_asked(a);
@@ -398,6 +400,11 @@ static void *archive_thread(void *arg)
 			archive_current(a);
 		/* One bounded step at a time, so that the next bucket never waits long. */
 		idle = a->store && store_maintain(a->store) > 0 ? 0 : IDLE_NS;
+		/* Repacking, and queries, take in a moment what is not wanted again for minutes. */
+		if (idle && mono_now_ns() - trimmed >= TRIM_NS) {
+			heap_give_back();
+			trimmed = mono_now_ns();
+		}
 	}
 	return NULL;
 }

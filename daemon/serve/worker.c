@@ -4,7 +4,11 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 
+#include "base/clock.h"
 #include "serve/worker.h"
+
+/* A reader keeps a day's dictionary, some MiB, from one query to the next for so long. */
+#define KEEP_READER_NS (30 * NSEC_PER_SEC)
 
 enum rank { PRIVILEGED = 0, PLAIN = 1, RANK_N };
 
@@ -74,9 +78,35 @@ struct store_reader *worker_reader(struct worker *w)
 	return w->reader;
 }
 
-/* With the lock held. NULL: stop. */
-static struct job *next_job(struct worker_pool *p)
+static void drop_reader(struct worker *w)
 {
+	w->reader = store_reader_free(w->reader);
+}
+
+/* With the lock held: until there may be something to do. Nobody asks for long: the reader goes. */
+static void wait_for_job(struct worker *w)
+{
+	struct worker_pool *p = w->pool;
+	struct timespec until;
+
+	if (!w->reader) {
+		pthread_cond_wait(&p->wake, &p->lock);
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += KEEP_READER_NS / NSEC_PER_SEC;
+	if (pthread_cond_timedwait(&p->wake, &p->lock, &until) != ETIMEDOUT)
+		return;
+	pthread_mutex_unlock(&p->lock);
+	drop_reader(w);
+	pthread_mutex_lock(&p->lock);
+}
+
+/* With the lock held. NULL: stop. */
+static struct job *next_job(struct worker *w)
+{
+	struct worker_pool *p = w->pool;
+
 	for (;;) {
 		struct job *j;
 
@@ -90,7 +120,7 @@ static struct job *next_job(struct worker_pool *p)
 		}
 		if (j)
 			return j;
-		pthread_cond_wait(&p->wake, &p->lock);
+		wait_for_job(w);
 	}
 }
 
@@ -103,7 +133,7 @@ static void *worker_main(void *arg)
 
 	pthread_setname_np(pthread_self(), "query");
 	pthread_mutex_lock(&p->lock);
-	while ((j = next_job(p))) {
+	while ((j = next_job(w))) {
 		bool plain = !j->privileged;
 
 		pthread_mutex_unlock(&p->lock);
@@ -120,7 +150,7 @@ static void *worker_main(void *arg)
 			continue;
 	}
 	pthread_mutex_unlock(&p->lock);
-	w->reader = store_reader_free(w->reader);
+	drop_reader(w);
 	return NULL;
 }
 
@@ -172,6 +202,7 @@ int worker_pool_new(sd_event *event, unsigned n_threads, size_t max_queue,
 		    const char *store_directory, struct worker_pool **ret)
 {
 	_cleanup_(worker_pool_free_p) struct worker_pool *p = NULL;
+	pthread_condattr_t attr;
 	int r;
 
 	assert(n_threads > 0);
@@ -179,7 +210,10 @@ int worker_pool_new(sd_event *event, unsigned n_threads, size_t max_queue,
 	if (!p)
 		return -ENOMEM;
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_cond_init(&p->wake, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->wake, &attr);
+	pthread_condattr_destroy(&attr);
 	queue_init(&p->waiting[PRIVILEGED]);
 	queue_init(&p->waiting[PLAIN]);
 	queue_init(&p->finished);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Reading across day files. Names sort in the order of sequence and ranges do not overlap, so files are read
- * one after the other. Views stay open from one query to the next for the newest files only: loading a day's
+ * one after the other. The view of the newest file stays open from one query to the next: loading a day's
  * dictionary takes longer than an hour's query.
  */
 #include <dirent.h>
@@ -12,9 +12,9 @@
 #include "store/view.h"
 #include "store/work.h"
 
-/* Views kept between calls, and dictionaries kept within one. */
-#define KEEP_VIEWS 2
-#define HOLD_VIEWS 4
+/* Views kept between calls, and within one. A busy day's dictionary takes 20 MiB, and each worker has a reader. */
+#define KEEP_VIEWS 1
+#define HOLD_VIEWS 2
 
 struct store_reader {
 	char *directory;
@@ -181,7 +181,7 @@ static int get_view(struct store_reader *r, const char *name, struct view **ret)
 	return 0;
 }
 
-/* The newest files stay, since they are asked for most; so does, until the next call, what the caller has. */
+/* The newest file stays, since it is asked for most; so does, until the next call, what the caller has. */
 static void release_views(struct store_reader *r, const struct file_list *l)
 {
 	for (size_t i = r->n_views; i > 0; i--) {

@@ -308,7 +308,9 @@ static void test_special_calls(void **state)
 #endif
 	assert_int_equal(count(s, child[1], 0, SYS_getppid, 0), 1);
 	assert_int_equal(count(s, child[1], 0, SYS_exit_group, 0), 1);
+#ifndef __SANITIZE_ADDRESS__ /* which makes calls of its own */
 	assert_int_equal(count(s, child[1], -1, -1, -1), 2);
+#endif
 	assert_int_equal(count(s, pid, 0, SYS_getppid, -1), 0);
 	assert_int_equal(count(s, pid, 0, SYS_close, EBADF), 1);
 	assert_int_equal(count(s, pid, 0, SYS_execve, 0), 1);
