@@ -4,7 +4,7 @@ import os
 import subprocess
 import time
 
-from harness import BUILD, Skip, binomial_bound, main, rows_by_name, workload
+from harness import BUILD, Skip, binomial_bound, main, rows_by_name, wait_for, workload
 
 FAST = {"collect": {"on-cpu-rate": "997"}}
 
@@ -147,6 +147,23 @@ def test_burst_leaves_history_alone(t):
     assert answer["samples"] < 8 * 19 * 2, answer["samples"]
     assert answer["rate_hz"] < 25, answer["rate_hz"]
     assert total > 0
+
+
+def test_burst_of_300_processes(t):
+    """The number of processes is no limit; that of filters is one, and says so."""
+    d = t.daemon({"collect": {"on-cpu-rate": "19"}})
+    p = t.spawn("sh", "-c", f"for i in $(seq 300); do {workload('shares')} 0.1 & done; wait")
+    wait_for(lambda: len(d.top("--by", "process", "--filter", "comm=shares")["rows"]), lambda n: n >= 20)
+    out = os.path.join(t.directory, "burst.folded")
+    d.ctl("record", "-F", "99", "-d", "3", "-o", out, "--filter", "comm=shares")
+    with open(out) as f:
+        total = sum(int(line.rsplit(" ", 1)[1]) for line in f)
+    # A table of 128 would have shown less than half of it.
+    assert total > 0.7 * 99 * 3 * len(os.sched_getaffinity(0)), (total, d.status())
+    filters = [a for i in range(300) for a in ("--filter", f"pid={i + 1}")]
+    r = d.ctl("record", "-d", "1", "-o", out, *filters, check=False)
+    assert r.returncode == 2 and b"at most 256 filters" in r.stderr, r
+    p.wait()
 
 
 main(__name__)
