@@ -199,7 +199,7 @@ def test_process_churn(t):
     lost = sum(d.status()["collectors"]["syscalls"]["lost"].values())
     assert 50002 - lost <= answer["total"] <= 50002, (answer["total"], lost)
     # Each is an element of a dictionary, whose size is limited.
-    assert memory["rss_bytes"] < before + (40 << 20), (before, memory)
+    assert memory["rss_bytes"] < before + (24 << 20), (before, memory)
     check_profiled(d, t.run(workload("shares"), 2))
 
 
