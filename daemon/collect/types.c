@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/io.h"
 #include "collect/types.h"
 
 #define SIZE_LIMIT (256U << 20)
@@ -10,21 +11,8 @@
 /* Before 6.15 it cannot be mapped. */
 static int read_all(int fd, struct kernel_types *t)
 {
-	size_t n = 0;
-
 	t->data = malloc(t->size);
-	if (!t->data)
-		return -ENOMEM;
-	while (n < t->size) {
-		ssize_t r = read(fd, (char *)t->data + n, t->size - n);
-
-		if (r < 0 && errno == EINTR)
-			continue;
-		if (r <= 0)
-			return r < 0 ? negative_errno() : -EBADMSG;
-		n += (size_t)r;
-	}
-	return 0;
+	return t->data ? pread_full(fd, t->data, t->size, 0) : -ENOMEM;
 }
 
 /* Both sections within the data, strings ended: from here on all of it can be walked. */
