@@ -110,6 +110,15 @@ class Daemon:
             assert time.monotonic() < end and self.process.poll() is None, "no reload: " + self.log()
             time.sleep(0.02)
 
+    def reload_while(self, process, most):
+        """Up to so many reloads while the process runs, each with another rate. How many there were."""
+        reloads = 0
+        while process.poll() is None and reloads < most:
+            self.config["collect"]["on-cpu-rate"] = str(30 + reloads)
+            self.reload()
+            reloads += 1
+        return reloads
+
     def log(self):
         with open(self.log_path) as f:
             return f.read()

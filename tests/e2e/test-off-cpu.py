@@ -33,11 +33,7 @@ def test_reloads_lose_nothing(t):
     d = t.daemon(FAST)
     begin = time.monotonic_ns()
     p = t.spawn(workload("sleeps"), 2)
-    reloads = 0
-    while p.poll() is None and reloads < 6:
-        d.config["collect"]["on-cpu-rate"] = str(30 + reloads)
-        d.reload()
-        reloads += 1
+    reloads = d.reload_while(p, 6)
     truth = t.finish(p)
     d.settle()
     pid = f"pid={truth['pid']}"

@@ -27,11 +27,7 @@ def test_a_million_calls_of_sixteen_processes(t):
 def test_exact_across_reloads(t):
     d = t.daemon()
     load = t.spawn(workload("calls"), 4, 1, 4000000)
-    reloads = 0
-    while load.poll() is None and reloads < 5:
-        d.config["collect"]["on-cpu-rate"] = str(49 + reloads)
-        d.reload()
-        reloads += 1
+    reloads = d.reload_while(load, 5)
     truth = t.finish(load)
     assert reloads >= 3, reloads
     wrong = getpids(d, truth) - truth["getpid"]

@@ -54,6 +54,18 @@ static inline struct slice *drain(struct collector *c, bool bucket_end)
 	return s;
 }
 
+/* A fresh collector takes the place of *c. The last slice of the old one. */
+static inline struct slice *hand_over(struct collector **c, const struct collect_options *o)
+{
+	struct collector *fresh = start_or_skip(o);
+	struct slice *s = NULL;
+
+	assert_int_equal(collector_hand_over(*c, fresh, &s), 0);
+	collector_free(*c);
+	*c = fresh;
+	return s;
+}
+
 /* Polls for a while, as the daemon does. */
 static inline void run_for(struct collector *c, unsigned ms)
 {

@@ -534,6 +534,15 @@ static inline void get(struct fixture *f, const char *path, const char *headers,
 }
 
 /* The server still answers, and soon. */
+/* Only root can become somebody else. */
+static inline void need_root(void)
+{
+	if (getuid() == 0)
+		return;
+	print_message("needs root, to become somebody else\n");
+	skip();
+}
+
 static inline void assert_alive(struct fixture *f)
 {
 	uint64_t start = mono_now_ns();

@@ -594,10 +594,7 @@ static void test_two_uids(void **state)
 {
 	struct reply r;
 
-	if (getuid() != 0) {
-		print_message("needs root, to become somebody else\n");
-		skip();
-	}
+	need_root();
 	assert_int_equal(look_as(*state, UID_ALICE), 0);
 	assert_int_equal(look_as(*state, UID_BOB), 0);
 	post_json(*state, "Top", "{}", &r);

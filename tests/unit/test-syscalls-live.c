@@ -115,14 +115,10 @@ static void test_hand_over(void **state)
 		pids[i] = start_process(call_until_told, &calls->made[i]);
 	for (int round = 0; round <= HAND_OVERS; round++) {
 		_cleanup_(slice_free_p) struct slice *s = NULL;
-		struct collector *fresh = NULL;
 
 		run_for(c, 50);
 		if (round < HAND_OVERS) {
-			fresh = start_or_skip(&o);
-			assert_int_equal(collector_hand_over(c, fresh, &s), 0);
-			collector_free(c);
-			c = fresh;
+			s = hand_over(&c, &o);
 		} else {
 			__atomic_store_n(&calls->stop, true, __ATOMIC_RELAXED);
 			for (int i = 0; i < CALLERS; i++)

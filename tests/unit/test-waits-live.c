@@ -210,14 +210,10 @@ static void test_hand_over(void **state)
 	pid = start_process(long_sleeper, truth);
 	for (int i = 0; i <= HAND_OVERS; i++) {
 		_cleanup_(slice_free_p) struct slice *s = NULL;
-		struct collector *fresh = NULL;
 
 		run_for(c, 100);
 		if (i < HAND_OVERS) {
-			fresh = start_or_skip(&o);
-			assert_int_equal(collector_hand_over(c, fresh, &s), 0);
-			collector_free(c);
-			c = fresh;
+			s = hand_over(&c, &o);
 		} else {
 			wait_for(pid);
 			s = drain(c, true);
