@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "collect/opener.h"
 #include "collect/procfs.h"
 
@@ -262,15 +263,11 @@ static void *job_thread(void *arg)
 static int job_new(struct opener *o, const struct open_request *rq, struct job **ret)
 {
 	struct job *j = new0(struct job, 1);
-	pthread_condattr_t attr;
 
 	if (!j)
 		return -ENOMEM;
 	pthread_mutex_init(&j->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&j->done_cond, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_mono(&j->done_cond);
 	j->refs = 1;
 	j->opener = o;
 	j->result = -ETIMEDOUT;

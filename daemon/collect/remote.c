@@ -8,12 +8,11 @@
 #include "collect/remote.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define PAGE 4096UL /* what is read at once; pages may be larger */
 #define PAGEMAP_PRESENT (1ULL << 63)
@@ -247,35 +246,18 @@ static void *reader_main(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct remote_reader *r)
-{
-	sigset_t all, old;
-	int e;
-
-	/* Signals are for the threads that expect them. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	e = pthread_create(&r->thread, NULL, reader_main, r);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -e;
-}
-
 int remote_reader_new(const char *proc, uint64_t ip_mask, struct remote_reader **ret)
 {
 	struct remote_reader *r = new0(struct remote_reader, 1);
-	pthread_condattr_t attr;
 	int k;
 
 	if (!r)
 		return -ENOMEM;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&r->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_mono(&r->changed);
 	r->ip_mask = ip_mask;
 	r->proc = strdup(proc);
-	k = r->proc ? start_thread(r) : -ENOMEM;
+	k = r->proc ? thread_start(&r->thread, reader_main, r) : -ENOMEM;
 	if (k < 0) {
 		reader_destroy(r);
 		return k;

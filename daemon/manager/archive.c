@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <pthread.h>
-#include <signal.h>
-
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "manager/archive.h"
 
 /* The one in the archive thread's hands is `current`. */
@@ -437,8 +435,6 @@ void archive_get_stats(struct archive *a, struct archive_stats *ret)
 int archive_start(const struct archive_options *o, struct archive **ret)
 {
 	struct archive *a = new0(struct archive, 1);
-	pthread_condattr_t attr;
-	sigset_t all, old;
 	int r;
 
 	if (!a)
@@ -450,14 +446,8 @@ int archive_start(const struct archive_options *o, struct archive **ret)
 		return r;
 	}
 	pthread_mutex_init(&a->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&a->wake, &attr);
-	pthread_condattr_destroy(&attr);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = -pthread_create(&a->thread, NULL, archive_thread, a);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	cond_init_mono(&a->wake);
+	r = thread_start(&a->thread, archive_thread, a);
 	if (r < 0) {
 		store_close(a->store);
 		free(a);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
+#include "base/thread.h"
 #include "manager/loader.h"
 
 struct loader {
@@ -61,19 +60,10 @@ static void *load(void *arg)
 
 static int start_thread(struct loader *l)
 {
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t all, old;
 	int r;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	l->refs++;
-	r = -pthread_create(&thread, &attr, load, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	r = thread_start(NULL, load, l);
 	if (r < 0)
 		l->refs--;
 	return r;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "manager/recorder-internal.h"
 
 #define POLL_NS (200 * NSEC_PER_MSEC)
@@ -490,14 +490,10 @@ struct recorder *recorder_free(struct recorder *r)
 
 static void init_sync(struct recorder *r)
 {
-	pthread_condattr_t attr;
 
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&r->wake, &attr);
-	pthread_cond_init(&r->finished, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_mono(&r->wake);
+	cond_init_mono(&r->finished);
 }
 
 int recorder_new(const struct recorder_options *o, struct recorder **ret, char **ret_why)
@@ -535,15 +531,10 @@ int recorder_new(const struct recorder_options *o, struct recorder **ret, char *
 
 int recorder_start(struct recorder *r)
 {
-	sigset_t all, old;
 	int result;
 
 	r->state.progress_mono_ns = mono_now_ns();
-	/* Signals are the main thread's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	result = -pthread_create(&r->thread, NULL, drain_thread, r);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	result = thread_start(&r->thread, drain_thread, r);
 	if (result < 0)
 		return result;
 	pthread_setname_np(r->thread, "drain");

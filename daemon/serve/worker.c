@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "serve/worker.h"
 
 /* A reader keeps a day's dictionary, some MiB, from one query to the next for so long. */
@@ -180,21 +179,16 @@ static int on_finished(sd_event_source *source, int fd, uint32_t revents, void *
 
 static int start_threads(struct worker_pool *p, unsigned n)
 {
-	sigset_t all, old;
 	int r = 0;
 
-	/* Signals belong to the main thread's event loop. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (p->n_threads < n && r == 0) {
 		struct worker *w = &p->workers[p->n_threads];
 
 		w->pool = p;
-		r = -pthread_create(&w->thread, NULL, worker_main, w);
+		r = thread_start(&w->thread, worker_main, w);
 		if (r == 0)
 			p->n_threads++;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return r;
 }
 
@@ -202,7 +196,6 @@ int worker_pool_new(sd_event *event, unsigned n_threads, size_t max_queue,
 		    const char *store_directory, struct worker_pool **ret)
 {
 	_cleanup_(worker_pool_free_p) struct worker_pool *p = NULL;
-	pthread_condattr_t attr;
 	int r;
 
 	assert(n_threads > 0);
@@ -210,10 +203,7 @@ int worker_pool_new(sd_event *event, unsigned n_threads, size_t max_queue,
 	if (!p)
 		return -ENOMEM;
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&p->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_mono(&p->wake);
 	queue_init(&p->waiting[PRIVILEGED]);
 	queue_init(&p->waiting[PLAIN]);
 	queue_init(&p->finished);
