@@ -17,6 +17,7 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s16 s16;
 typedef __s32 s32;
 typedef __s64 s64;
 #define SHARED_ASSERT(cond) _Static_assert(cond, #cond)
@@ -26,10 +27,13 @@ typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
+typedef int16_t s16;
 typedef int32_t s32;
 typedef int64_t s64;
 #define SHARED_ASSERT(cond) _Static_assert(cond, #cond)
 #endif
+
+#include "unwind.h"
 
 #define MAX_USER_FRAMES 512
 #define MAX_KERNEL_FRAMES 127 /* bpf_get_stack gives at most kernel.perf_event_max_stack */

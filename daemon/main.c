@@ -7,7 +7,7 @@
 #include "base/io.h"
 #include "manager/config.h"
 #include "manager/manager.h"
-#include "symbol/symbolizer.h"
+#include "parser/parser.h"
 
 #define EXIT_USAGE 2
 #define EXIT_CONFIG 78 /* EX_CONFIG of sysexits.h */
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 			fputs(usage, stdout);
 			return EXIT_SUCCESS;
 		case OPT_HELPER:
-			return symbol_helper_main(atoi(optarg));
+			return parser_main(atoi(optarg));
 		default:
 			fputs("Try sysprofd --help.\n", stderr);
 			return EXIT_USAGE;

@@ -18,8 +18,8 @@
 #include "base/utf8.h"
 #include "symbol/answers.h"
 #include "symbol/demangle.h"
-#include "symbol/helper-process.h"
-#include "symbol/helper.h"
+#include "helper/process.h"
+#include "helper/limits.h"
 #include "symbol/symbolizer.h"
 #include "symbol/vdso.h"
 #include "sysprofd/v1/helper.pb-c.h"
@@ -33,8 +33,8 @@
 #define BUILD_ID_MAX 129
 
 enum kind {
-	KIND_CODE = SYSPROFD__V1__SYMBOL_KIND__SYMBOL_KIND_CODE,
-	KIND_DATA = SYSPROFD__V1__SYMBOL_KIND__SYMBOL_KIND_DATA,
+	KIND_CODE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_CODE,
+	KIND_DATA = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DATA,
 };
 
 struct identity {
@@ -245,7 +245,7 @@ static bool contradicts(const char *expected, const char *found)
 }
 
 /* What the answer says about one offset, or "" when it says nothing. */
-static void take_symbol(const struct pending *p, const Sysprofd__V1__SymbolizeResponse *m, size_t i,
+static void take_symbol(const struct pending *p, const Sysprofd__V1__ParseResponse *m, size_t i,
 			char name[static SYMBOL_NAME_MAX], char system_name[static SYMBOL_NAME_MAX])
 {
 	const Sysprofd__V1__Symbol *y = i < m->n_symbols ? m->symbols[i] : NULL;
@@ -259,19 +259,19 @@ static void take_symbol(const struct pending *p, const Sysprofd__V1__SymbolizeRe
 }
 
 /* 0: the answer is in the cache; -EREMOTEIO: the file could not be parsed for want of something. */
-static int take_answer(struct symbolizer *s, const Sysprofd__V1__SymbolizeResponse *m)
+static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *m)
 {
 	const struct pending *p = &s->pending;
 	char name[SYMBOL_NAME_MAX], system_name[SYMBOL_NAME_MAX];
 
 	switch (m->status) {
-	case SYSPROFD__V1__SYMBOLIZE_STATUS__SYMBOLIZE_STATUS_OK:
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
 		if (m->n_symbols != p->n)
 			return -EBADMSG;
 		break;
-	case SYSPROFD__V1__SYMBOLIZE_STATUS__SYMBOLIZE_STATUS_NOT_ELF:
-	case SYSPROFD__V1__SYMBOLIZE_STATUS__SYMBOLIZE_STATUS_DAMAGED:
-	case SYSPROFD__V1__SYMBOLIZE_STATUS__SYMBOLIZE_STATUS_TOO_LARGE:
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NOT_ELF:
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_DAMAGED:
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_TOO_LARGE:
 		if (m->n_symbols)
 			return -EBADMSG;
 		break;
@@ -301,7 +301,7 @@ static int receive(struct symbolizer *s, uint64_t deadline, ProtobufCMessage **r
 	for (;;) {
 		uint64_t hung = p->sent_mono_ns + s->options.reply_timeout_ns * (1 + p->extensions);
 		int r = channel_receive(&s->helper.channel,
-					&sysprofd__v1__symbolize_response__descriptor,
+					&sysprofd__v1__parse_response__descriptor,
 					MIN(deadline, hung), ret, &fd);
 
 		if (r != -ETIMEDOUT || mono_now_ns() < hung)
@@ -333,10 +333,10 @@ static int settle(struct symbolizer *s, uint64_t deadline)
 		helper_failed(s);
 		return r;
 	}
-	if (r >= 0 && ((Sysprofd__V1__SymbolizeResponse *)m)->id != s->pending.id)
+	if (r >= 0 && ((Sysprofd__V1__ParseResponse *)m)->id != s->pending.id)
 		r = -EBADMSG;
 	if (r >= 0)
-		r = take_answer(s, (Sysprofd__V1__SymbolizeResponse *)m);
+		r = take_answer(s, (Sysprofd__V1__ParseResponse *)m);
 	channel_message_free(&s->helper.channel, m);
 	if (r < 0 && r != -EREMOTEIO) {
 		s->counters.crashes++;
@@ -354,7 +354,7 @@ static int settle(struct symbolizer *s, uint64_t deadline)
 static int submit(struct symbolizer *s, int fd, uint64_t deadline)
 {
 	struct pending *p = &s->pending;
-	Sysprofd__V1__SymbolizeRequest m = SYSPROFD__V1__SYMBOLIZE_REQUEST__INIT;
+	Sysprofd__V1__ParseRequest m = SYSPROFD__V1__PARSE_REQUEST__INIT;
 	int r = -EIO;
 
 	for (int attempt = 0; attempt < 2; attempt++) {
@@ -366,7 +366,7 @@ static int submit(struct symbolizer *s, int fd, uint64_t deadline)
 		p->extensions = 0;
 		helper_process_mark(&s->helper);
 		m.id = p->id = ++s->last_id;
-		m.kind = (Sysprofd__V1__SymbolKind)p->kind;
+		m.kind = (Sysprofd__V1__ParseKind)p->kind;
 		m.n_offsets = p->n;
 		m.offsets = p->offsets;
 		r = channel_send(&s->helper.channel, &m.base, fd,

@@ -40,5 +40,3 @@ struct symbolizer_stats {
 };
 void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret);
 
-/* The helper's main loop: `sysprofd --symbol-helper FD` (the daemon executes itself). Returns exit status. */
-int symbol_helper_main(int fd);

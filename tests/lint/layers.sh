@@ -7,13 +7,16 @@ declare -A may=(
 	[base]="base"
 	[model]="base model"
 	[collect]="base model collect"
-	[symbol]="base model symbol"
+	[helper]="base helper"
+	[symbol]="base model helper symbol"
+	[unwind]="base model helper unwind"
+	[parser]="base helper symbol unwind parser"
 	[window]="base model collect symbol window"
 	[store]="base model store"
 	[query]="base model store query"
 	[export]="base model export"
 	[serve]="base model store query export serve"
-	[manager]="base model collect symbol window store query export serve manager"
+	[manager]="base model collect helper symbol unwind window store query export serve manager"
 	[ctl]="base model export ctl"
 )
 n=0 bad=0

@@ -16,8 +16,9 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "parser/parser.h"
 #include "symbol/answers.h"
-#include "symbol/channel.h"
+#include "helper/channel.h"
 #include "symbol/elf.h"
 #include "symbol/symbolizer.h"
 #include "sysprofd/v1/helper.pb-c.h"
@@ -452,7 +453,7 @@ static void hostile_messages(void **state)
 		assert_int_equal(channel_init(&c, pair[0], 1000), 0);
 		assert_int_equal(write_full(pair[1], cases[i].bytes, cases[i].len), 0);
 		close_fd(pair[1]);
-		assert_int_equal(channel_receive(&c, &sysprofd__v1__symbolize_request__descriptor,
+		assert_int_equal(channel_receive(&c, &sysprofd__v1__parse_request__descriptor,
 						 mono_now_ns() + NSEC_PER_SEC, &m, &fd),
 				 cases[i].error);
 		channel_done(&c);
@@ -481,7 +482,7 @@ static void decoding_is_bounded(void **state)
 	}
 	close_fd(pair[1]);
 	assert_int_equal(channel_init(&c, pair[0], 1 << 20), 0);
-	assert_int_equal(channel_receive(&c, &sysprofd__v1__symbolize_response__descriptor,
+	assert_int_equal(channel_receive(&c, &sysprofd__v1__parse_response__descriptor,
 					 mono_now_ns() + 10 * NSEC_PER_SEC, &m, &fd),
 			 -EBADMSG);
 	assert_int_equal(c.decoded, 0);
@@ -535,6 +536,6 @@ int main(int argc, char **argv)
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
-		return symbol_helper_main(atoi(argv[2]));
+		return parser_main(atoi(argv[2]));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

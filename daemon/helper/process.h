@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-#include "symbol/channel.h"
+#include "helper/channel.h"
 
 #define HELPERS_ABANDONED_MAX 4
 

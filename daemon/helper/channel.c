@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "symbol/channel.h"
+#include "helper/channel.h"
 
 #define PREFIX_MAX 5 /* varint of 32 bits */
 #define KEPT_BUFFER 65536 /* a larger one is given back after use */

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "symbol/helper-process.h"
-#include "symbol/helper.h"
+#include "helper/process.h"
+#include "helper/limits.h"
 
 #define PAUSE_FIRST_NS (100 * NSEC_PER_MSEC)
 #define PAUSE_MAX_NS (30 * NSEC_PER_SEC)

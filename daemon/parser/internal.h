@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the files of parser/ share: one request and its answer. Single-threaded. */
+#pragma once
+
+#include "symbol/elf.h"
+#include "sysprofd/v1/helper.pb-c.h"
+
+/*
+ * Which file something belongs to. The build-id will not do: a stripped copy has the same one, and its names
+ * lie elsewhere.
+ */
+struct parsed_file {
+	uint64_t dev, ino, size;
+	int64_t changed_sec, changed_nsec;
+};
+
+struct answer {
+	Sysprofd__V1__ParseResponse response;
+	Sysprofd__V1__Symbol *symbols;
+	Sysprofd__V1__Symbol **pointers;
+	size_t n;
+	struct elf_table *unkept; /* a table that is too large to be kept */
+	char build_id[2 * ELF_BUILD_ID_MAX + 1];
+	int fd; /* travels with the answer, or -1 */
+	bool parsed;
+};
+
+/* ---- names.c: symbols by file offset ------------------------------------------------------------ */
+
+struct names;
+int names_new(struct names **ret);
+struct names *names_free(struct names *n);
+int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q,
+		 const struct parsed_file *file, int fd, struct answer *a);

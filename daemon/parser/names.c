@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Names of functions and static objects. Symbol tables are kept, least recently used dropped first, within
+ * TABLES_BYTES; a single one beyond that is used for its request and dropped.
+ */
+#include "helper/limits.h"
+#include "parser/internal.h"
+#include "symbol/demangle.h"
+
+#define TABLES_BYTES (24U << 20)
+#define TABLES_MAX 256
+
+struct cached_table {
+	struct parsed_file file;
+	enum elf_want want;
+	struct elf_table *table;
+	uint64_t used; /* the request that used it last */
+};
+
+struct names {
+	struct cached_table tables[TABLES_MAX];
+	size_t n_tables;
+	size_t bytes;
+	uint64_t clock;
+};
+
+/* ---- parsed tables ----------------------------------------------------------------------------- */
+
+static struct cached_table *find_table(struct names *n, const struct parsed_file *file,
+				       enum elf_want want)
+{
+	for (size_t i = 0; i < n->n_tables; i++) {
+		struct cached_table *c = &n->tables[i];
+
+		if (c->want == want && memcmp(&c->file, file, sizeof(*file)) == 0) {
+			c->used = ++n->clock;
+			return c;
+		}
+	}
+	return NULL;
+}
+
+static void drop_table(struct names *n, size_t i)
+{
+	n->bytes -= elf_table_bytes(n->tables[i].table);
+	elf_table_free(n->tables[i].table);
+	n->tables[i] = n->tables[--n->n_tables];
+}
+
+static void drop_oldest(struct names *n)
+{
+	size_t oldest = 0;
+
+	for (size_t i = 1; i < n->n_tables; i++)
+		if (n->tables[i].used < n->tables[oldest].used)
+			oldest = i;
+	drop_table(n, oldest);
+}
+
+/* Takes over the table, or leaves it to the caller when it is too large to be kept. */
+static void keep_table(struct names *n, const struct parsed_file *file, enum elf_want want,
+		       struct elf_table **table)
+{
+	size_t bytes = elf_table_bytes(*table);
+	struct cached_table *c;
+
+	if (bytes > TABLES_BYTES)
+		return;
+	while (n->n_tables && (n->n_tables == TABLES_MAX || n->bytes + bytes > TABLES_BYTES))
+		drop_oldest(n);
+	c = &n->tables[n->n_tables++];
+	c->file = *file;
+	c->want = want;
+	c->used = ++n->clock;
+	c->table = TAKE_PTR(*table);
+	n->bytes += bytes;
+}
+
+static int set_symbol(Sysprofd__V1__Symbol *s, const char *system_name)
+{
+	char readable[SYMBOL_NAME_MAX], plain[SYMBOL_NAME_MAX];
+
+	symbol_readable_name(system_name, readable);
+	symbol_plain_name(system_name, plain);
+	s->name = strdup(readable);
+	if (!s->name)
+		return -ENOMEM;
+	if (streq(readable, plain))
+		return 0;
+	s->system_name = strdup(plain);
+	if (!s->system_name) {
+		s->system_name = (char *)protobuf_c_empty_string;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int find_symbols(const struct elf_table *t, int fd, enum elf_want want,
+			const Sysprofd__V1__ParseRequest *q, struct answer *a)
+{
+	char name[ELF_NAME_MAX];
+
+	a->symbols = new0(Sysprofd__V1__Symbol, q->n_offsets);
+	a->pointers = new0(Sysprofd__V1__Symbol *, q->n_offsets);
+	if (!a->symbols || !a->pointers)
+		return -ENOMEM;
+	a->n = q->n_offsets;
+	for (size_t i = 0; i < a->n; i++) {
+		sysprofd__v1__symbol__init(&a->symbols[i]);
+		a->pointers[i] = &a->symbols[i];
+	}
+	for (size_t i = 0; i < a->n; i++) {
+		int r = 0;
+
+		if (elf_table_find(t, fd, q->offsets[i], name))
+			r = set_symbol(&a->symbols[i], name);
+		else if (want == ELF_WANT_DATA && !elf_table_reaches(t, q->offsets[i]))
+			r = set_symbol(&a->symbols[i], HELPER_NOT_OF_FILE);
+		if (r < 0)
+			return r;
+	}
+	a->response.symbols = a->pointers;
+	a->response.n_symbols = a->n;
+	return 0;
+}
+
+int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q,
+		 const struct parsed_file *file, int fd, struct answer *a)
+{
+	enum elf_want want = q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DATA ? ELF_WANT_DATA
+										  : ELF_WANT_CODE;
+	struct cached_table *c;
+	const struct elf_table *t;
+	int r;
+
+	if (q->n_offsets > HELPER_OFFSETS_MAX)
+		return -EINVAL;
+	c = find_table(n, file, want);
+	if (c) {
+		t = c->table;
+	} else {
+		_cleanup_(elf_table_free_p) struct elf_table *fresh = NULL;
+
+		r = elf_table_new(fd, want, &fresh);
+		if (r < 0)
+			return r;
+		t = fresh;
+		keep_table(n, file, want, &fresh);
+		a->unkept = TAKE_PTR(fresh);
+		a->parsed = true;
+	}
+	a->response.build_id = (char *)elf_table_build_id(t);
+	return find_symbols(t, fd, want, q, a);
+}
+
+int names_new(struct names **ret)
+{
+	struct names *n = new0(struct names, 1);
+
+	if (!n)
+		return -ENOMEM;
+	*ret = n;
+	return 0;
+}
+
+struct names *names_free(struct names *n)
+{
+	if (!n)
+		return NULL;
+	while (n->n_tables)
+		drop_table(n, 0);
+	free(n);
+	return NULL;
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The process that parses files of strangers. It keeps nothing but its socket, gets each file as a descriptor with
+ * the request that asks about it, and may crash, hang or be killed at any moment: the daemon notices, and starts
+ * another. Single-threaded.
+ */
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "helper/channel.h"
+#include "helper/limits.h"
+#include "parser/internal.h"
+#include "parser/parser.h"
+
+/* ---- answering --------------------------------------------------------------------------------- */
+
+static void answer_done(struct answer *a)
+{
+	for (size_t i = 0; a->symbols && i < a->n; i++) {
+		if (a->symbols[i].name != protobuf_c_empty_string)
+			free(a->symbols[i].name);
+		if (a->symbols[i].system_name != protobuf_c_empty_string)
+			free(a->symbols[i].system_name);
+	}
+	free(a->symbols);
+	free(a->pointers);
+	elf_table_free(a->unkept);
+	close_fd(a->fd);
+	/* Parsing leaves the heap in holes as large as the file's tables. */
+	if (a->parsed)
+		malloc_trim(0);
+}
+
+static int identify(int fd, struct parsed_file *ret)
+{
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return -EINVAL;
+	*ret = (struct parsed_file){
+		.dev = st.st_dev,
+		.ino = st.st_ino,
+		.size = (uint64_t)st.st_size,
+		.changed_sec = st.st_ctim.tv_sec,
+		.changed_nsec = st.st_ctim.tv_nsec,
+	};
+	return 0;
+}
+
+static Sysprofd__V1__ParseStatus status_of(int error)
+{
+	switch (error) {
+	case 0:
+		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK;
+	case -ENOEXEC:
+		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NOT_ELF;
+	case -EFBIG:
+		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_TOO_LARGE;
+	case -ENOMEM:
+		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NO_MEMORY;
+	case -ENODATA:
+		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NO_TABLE;
+	case -EINVAL:
+		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_BAD_REQUEST;
+	default:
+		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_DAMAGED;
+	}
+}
+
+static int answer_request(struct names *n, const Sysprofd__V1__ParseRequest *q, int fd,
+			  struct answer *a)
+{
+	struct parsed_file file;
+	int r = identify(fd, &file);
+
+	if (r < 0)
+		return r;
+	return names_answer(n, q, &file, fd, a);
+}
+
+static int serve(struct channel *c, struct names *n, const Sysprofd__V1__ParseRequest *q, int fd)
+{
+	_cleanup_(answer_done) struct answer a = { .fd = -1 };
+	int r;
+
+	sysprofd__v1__parse_response__init(&a.response);
+	a.response.id = q->id;
+	r = answer_request(n, q, fd, &a);
+	a.response.status = status_of(r);
+	return channel_send(c, &a.response.base, a.fd, CHANNEL_FOREVER);
+}
+
+/* ---- the process ------------------------------------------------------------------------------- */
+
+/* SIGXCPU ends a request that takes this many seconds of CPU; the limit moves on with each request. */
+static void renew_cpu_limit(void)
+{
+	struct rlimit limit;
+	struct rusage u;
+
+	if (getrlimit(RLIMIT_CPU, &limit) < 0 || getrusage(RUSAGE_SELF, &u) < 0)
+		return;
+	limit.rlim_cur = (rlim_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec + 2 + HELPER_CPU_SECONDS);
+	if (limit.rlim_max != RLIM_INFINITY)
+		limit.rlim_cur = MIN(limit.rlim_cur, limit.rlim_max);
+	setrlimit(RLIMIT_CPU, &limit);
+}
+
+static int isolate(int fd)
+{
+	struct rlimit none = { 0, 0 };
+	int null;
+
+	/* The daemon's descriptors are close-on-exec; this is for those that are not. */
+	if (fd > 3 && syscall(SYS_close_range, 3, fd - 1, 0) < 0 && errno != ENOSYS)
+		return negative_errno();
+	if (syscall(SYS_close_range, MAX(fd + 1, 3), ~0U, 0) < 0 && errno != ENOSYS)
+		return negative_errno();
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0)
+		return negative_errno();
+	for (int i = 0; i < 3; i++) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+		/* Reports of sanitizers must be seen. */
+		if (i == 2)
+			continue;
+#endif
+		if (dup2(null, i) < 0)
+			return negative_errno();
+	}
+	close_fd(null);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return negative_errno();
+	/* A core file would hold parts of a stranger's file. */
+	setrlimit(RLIMIT_CORE, &none);
+	prctl(PR_SET_DUMPABLE, 0);
+	prctl(PR_SET_NAME, "sysprofd-symbol");
+	return 0;
+}
+
+int parser_main(int fd)
+{
+	struct channel channel;
+	struct names *names;
+	int r;
+
+	if (fd < 3 || isolate(fd) < 0)
+		return EXIT_FAILURE;
+	if (names_new(&names) < 0 || channel_init(&channel, fd, HELPER_REQUEST_MAX) < 0)
+		return EXIT_FAILURE;
+	do {
+		_cleanup_close_ int file = -1;
+		ProtobufCMessage *m = NULL;
+
+		r = channel_receive(&channel, &sysprofd__v1__parse_request__descriptor,
+				    CHANNEL_FOREVER, &m, &file);
+		if (r < 0)
+			break;
+		renew_cpu_limit();
+		r = serve(&channel, names, (Sysprofd__V1__ParseRequest *)m, file);
+		channel_message_free(&channel, m);
+	} while (r >= 0);
+	names_free(names);
+	channel_done(&channel);
+	return r == -EPIPE ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * .eh_frame (.debug_frame where that is missing) of one ELF file becomes an unwind table. Runs in the parser: input is
+ * hostile, everything is read with pread, bounded and checked. Code without call frame information stays without
+ * rows, but for what is known by its bytes: the program's entry point ends a stack, and the return from a signal
+ * handler in a libc without information for it.
+ */
+#pragma once
+
+#include "unwind/table.h"
+
+/*
+ * -ENOEXEC: no ELF program of this machine. -ENODATA: it has no call frame information. -EBADMSG: damaged. -EFBIG,
+ * -ENOMEM, or an error of reading. The caller frees the table.
+ */
+int table_compile(int fd, struct table **ret);
