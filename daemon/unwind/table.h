@@ -21,6 +21,7 @@
 #define TABLE_VERSION 1 /* of this layout and of the rules that the compiler makes */
 #define TABLE_SEGMENTS_MAX 16
 #define TABLE_BYTES_MAX (64ULL << 20)
+#define TABLE_REGISTERS 32 /* DWARF's numbers of registers that a rule may name lie below */
 
 /* A part of the file that is mapped executable. */
 struct table_segment {
@@ -40,13 +41,16 @@ struct table {
 	uint32_t n_leaves, n_index;
 	uint32_t root; /* node, perhaps with UNWIND_ROOT_DEEP */
 	uint32_t rows; /* for people: what was compiled */
-	uint64_t pad[7];
+	uint64_t pad[8];
 };
 static_assert(sizeof(struct table) == 128, "written to disk");
 
 const struct table_segment *table_segments(const struct table *t);
 const struct unwind_rule *table_rules(const struct table *t);
 const void *table_node(const struct table *t, uint32_t number);
+/* How many bytes a table has, and where among them its nodes begin. */
+uint64_t table_layout(uint64_t n_segments, uint64_t n_rules, uint64_t n_nodes, uint64_t *ret_nodes);
+uint64_t table_sum(const struct table *t);
 
 /*
  * Whether these bytes are a table in which no number leads out of it. -EBADMSG otherwise, -EPROTONOSUPPORT when it is
@@ -56,6 +60,8 @@ int table_check(const void *data, size_t size);
 
 /* The table pc of a file offset that an executable mapping shows, or -ENOENT. */
 int table_pc(const struct table *t, uint64_t offset, uint32_t *ret);
+/* The rule in force there, as the walker finds it; rule 0 where there is none. */
+const struct unwind_rule *table_find(const struct table *t, uint32_t pc);
 
 /* ---- building: rows in ascending order of pc become a table ---------------------------------------- */
 
@@ -63,8 +69,12 @@ struct table_builder;
 int table_builder_new(uint32_t machine, uint64_t base, struct table_builder **ret);
 struct table_builder *table_builder_free(struct table_builder *b);
 DEFINE_CLEANUP(struct table_builder *, table_builder_free)
+/* In ascending order of pc; -EINVAL otherwise. */
 int table_add_segment(struct table_builder *b, const struct table_segment *s);
-/* From pc on this rule holds (cfa UNWIND_NONE: none). -EINVAL when pc is not above the last one. Equal ones merge. */
+/*
+ * From pc on this rule holds (cfa UNWIND_NONE: none). -EINVAL when pc is not above the last one. Equal ones merge; a
+ * gap of less than 16 bytes keeps the rule before it, unless that is UNWIND_END or UNWIND_SIGNAL.
+ */
 int table_add_row(struct table_builder *b, uint32_t pc, const struct unwind_rule *rule);
-/* -ENODATA without rows, -EFBIG beyond TABLE_BYTES_MAX or UNWIND_RULES. Free with free(). */
+/* Uses the builder up. -ENODATA without rows, -EFBIG beyond TABLE_BYTES_MAX or UNWIND_RULES. Free with free(). */
 int table_finish(struct table_builder *b, struct table **ret);
