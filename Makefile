@@ -20,7 +20,7 @@ Q := @
 say = @printf '  %-8s %s\n' '$(1)' '$(patsubst $(B)/%,%,$@)'
 endif
 
-PACKAGES := libbpf libsystemd libprotobuf-c libmicrohttpd sqlite3 libzstd libxxhash libelf libdw zlib libcurl
+PACKAGES := libbpf libsystemd libprotobuf-c libmicrohttpd sqlite3 libzstd libxxhash libelf libdw liblzma zlib libcurl
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings \
 	-Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare
 CFLAGS ?= -O2 -g

@@ -4,7 +4,7 @@
 set -eu
 
 build="gcc make pkg-config clang llvm bpftool libbpf-dev libc6-dev linux-libc-dev libelf-dev libdw-dev
-	zlib1g-dev libzstd-dev libxxhash-dev libsqlite3-dev libsystemd-dev libprotobuf-c-dev
+	zlib1g-dev liblzma-dev libzstd-dev libxxhash-dev libsqlite3-dev libsystemd-dev libprotobuf-c-dev
 	protobuf-c-compiler protobuf-compiler libmicrohttpd-dev libcurl4-openssl-dev libiberty-dev"
 # Real clients and real readers of what we write, compilers for input that is built by the tests, an emulator
 # for other kernels. package/command: a command from elsewhere will do.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Shared by elf.c, which builds and searches a table, and elf-read.c, which reads symbols from the file. */
+/* Shared by elf.c, which builds and searches a table, and the files that read symbols: elf-read.c, elf-plt.c, elf-debug.c. */
 #pragma once
 
 #include <gelf.h>
@@ -21,6 +21,14 @@ enum symbol_type {
 	SYMBOL_PLT = 3, /* made up from relocations */
 };
 
+/* Where a symbol's name lies. */
+enum symbol_strings {
+	STRINGS_SYMTAB,
+	STRINGS_DYNSYM,
+	STRINGS_TEXT, /* in elf_table.text */
+	STRINGS_N,
+};
+
 struct symbol {
 	uint32_t start; /* from the table's base */
 	uint32_t size;
@@ -29,7 +37,7 @@ struct symbol {
 		up : 24; /* the nearest sized symbol before that may cover what this one does not */
 	uint32_t type : 2; /* enum symbol_type */
 	uint32_t bind : 2; /* 0 global, 1 weak, 2 local */
-	uint32_t strings : 1; /* index into elf_table.strings */
+	uint32_t strings : 2; /* enum symbol_strings */
 };
 static_assert(sizeof(struct symbol) == 16, "the memory of a table is counted on this");
 
@@ -52,7 +60,8 @@ struct elf_table {
 	size_t n_sections;
 	struct symbol *symbols;
 	size_t n_symbols, cap_symbols;
-	struct range strings[2]; /* string tables in the file: of .symtab, of .dynsym */
+	struct range strings[STRINGS_N]; /* string tables in their files */
+	char *text; /* the one of .gnu_debugdata, which is in no file as it is */
 	char build_id[2 * ELF_BUILD_ID_MAX + 1];
 };
 
@@ -69,14 +78,26 @@ struct elf_reader {
 	struct elf_table *t;
 };
 
+static inline void elf_end_p(Elf **elf)
+{
+	elf_end(*elf);
+}
+
+/* Fills by_index. */
+int elf_index_sections(struct elf_reader *r);
 bool elf_vaddr_to_offset(const struct elf_table *t, uint64_t vaddr, uint64_t *ret);
 /* Reads bytes and converts records of a type to this machine's order in place. */
 int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_t len,
 		     uint64_t offset);
 /* 0, or -EBADMSG when a part was damaged, or -ENOMEM, -EFBIG. */
 int elf_read_symbols(struct elf_reader *r);
+/* One table with its names. */
+int elf_read_section(struct elf_reader *r, const GElf_Shdr *s, enum symbol_strings strings);
+/* Adds what .gnu_debugdata holds, if it is there and right. */
+int elf_read_debugdata(struct elf_reader *r);
 /* Adds symbols for linkage tables, by .dynsym's names. Results as above. */
 int elf_read_plt(struct elf_reader *r);
-/* Reads a NUL-terminated name. -EBADMSG when it lies outside or has no end. */
-int elf_read_name(int fd, const struct range *strings, uint32_t name, char *buf, size_t size);
+/* Reads a symbol's NUL-terminated name. -EBADMSG when it lies outside or has no end. */
+int elf_read_name(const struct elf_table *t, int fd, const struct symbol *s, char *buf,
+		  size_t size);
 int elf_add_symbol(struct elf_table *t, const struct symbol *s);

@@ -117,7 +117,9 @@ static int add_entry(struct plt *p, uint64_t vaddr, size_t len, uint64_t slot)
 	const struct slot *found = p->n ? bsearch(&key, p->slots, p->n, sizeof(key), compare_slots)
 					: NULL;
 	const struct elf_table *t = p->r->t;
-	struct symbol add = { .size = (uint32_t)len, .type = SYMBOL_PLT, .strings = 1 };
+	struct symbol add = { .size = (uint32_t)len,
+			      .type = SYMBOL_PLT,
+			      .strings = STRINGS_DYNSYM };
 	Elf64_Sym s;
 	int q;
 

@@ -24,19 +24,25 @@ int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_
 	return gelf_xlatetom(r->elf, &data, &data, r->encoding) ? 0 : -EBADMSG;
 }
 
-int elf_read_name(int fd, const struct range *strings, uint32_t name, char *buf, size_t size)
+int elf_read_name(const struct elf_table *t, int fd, const struct symbol *s, char *buf, size_t size)
 {
+	const struct range *strings = &t->strings[s->strings];
 	uint64_t left;
 	ssize_t n;
 
-	if (strings->end <= strings->start || name >= strings->end - strings->start)
+	if (strings->end <= strings->start || s->name >= strings->end - strings->start)
 		return -EBADMSG;
-	left = strings->end - strings->start - name;
-	do
-		n = pread(fd, buf, MIN(left, size), (off_t)(strings->start + name));
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return negative_errno();
+	left = strings->end - strings->start - s->name;
+	if (s->strings == STRINGS_TEXT) {
+		n = (ssize_t)MIN(left, size);
+		memcpy(buf, t->text + s->name, (size_t)n);
+	} else {
+		do
+			n = pread(fd, buf, MIN(left, size), (off_t)(strings->start + s->name));
+		while (n < 0 && errno == EINTR);
+		if (n < 0)
+			return negative_errno();
+	}
 	if (!n || !buf[0])
 		return -EBADMSG;
 	if (!memchr(buf, '\0', (size_t)n)) {
@@ -63,7 +69,8 @@ static bool in_segment(const struct elf_table *t, uint64_t vaddr, uint32_t flags
  * Whether a label marks the kind of bytes that follow ("$x", "$d") instead of naming them. Such labels exist
  * on these machines only; looking at names of all labels elsewhere would cost a read each.
  */
-static bool is_mapping_symbol(const struct elf_reader *r, int strings, const GElf_Sym *s)
+static bool is_mapping_symbol(const struct elf_reader *r, enum symbol_strings strings,
+			      const GElf_Sym *s)
 {
 	char c;
 
@@ -73,7 +80,8 @@ static bool is_mapping_symbol(const struct elf_reader *r, int strings, const GEl
 	       c == '$';
 }
 
-static bool wanted(const struct elf_reader *r, int strings, const GElf_Sym *s, struct symbol *ret)
+static bool wanted(const struct elf_reader *r, enum symbol_strings strings, const GElf_Sym *s,
+		   struct symbol *ret)
 {
 	const struct elf_table *t = r->t;
 	unsigned type = GELF_ST_TYPE(s->st_info), bind = GELF_ST_BIND(s->st_info);
@@ -107,7 +115,7 @@ static bool wanted(const struct elf_reader *r, int strings, const GElf_Sym *s, s
 	ret->start = (uint32_t)(s->st_value - t->base);
 	ret->size = (uint32_t)MIN(s->st_size, (uint64_t)UINT32_MAX);
 	ret->name = s->st_name;
-	ret->strings = (unsigned)strings & 1;
+	ret->strings = strings;
 	ret->bind = bind == STB_WEAK ? 1 : bind == STB_LOCAL ? 2 : 0;
 	return true;
 }
@@ -135,7 +143,8 @@ static size_t symbol_size(const struct elf_reader *r)
 	return r->class == ELFCLASS64 ? sizeof(Elf64_Sym) : sizeof(Elf32_Sym);
 }
 
-static int read_table(struct elf_reader *r, struct range where, struct range names, int strings)
+static int read_table(struct elf_reader *r, struct range where, struct range names,
+		      enum symbol_strings strings)
 {
 	_cleanup_free_ void *chunk = malloc(CHUNK);
 	size_t each = symbol_size(r);
@@ -177,7 +186,7 @@ static bool to_range(uint64_t offset, uint64_t size, struct range *ret)
 	return true;
 }
 
-static int read_section(struct elf_reader *r, const GElf_Shdr *s, int strings)
+int elf_read_section(struct elf_reader *r, const GElf_Shdr *s, enum symbol_strings strings)
 {
 	Elf_Scn *link = elf_getscn(r->elf, s->sh_link);
 	struct range where, names;
@@ -190,28 +199,28 @@ static int read_section(struct elf_reader *r, const GElf_Shdr *s, int strings)
 	return read_table(r, where, names, strings);
 }
 
-/* One damaged table does not spoil the other. *ret_found counts the tables that are there. */
-static int read_by_sections(struct elf_reader *r, int *ret_found)
+/* One damaged table does not spoil the other. seen: the tables that are there. */
+static int read_by_sections(struct elf_reader *r, bool seen[static STRINGS_N])
 {
-	bool seen[2] = {}, damaged = false;
+	bool damaged = false;
 	Elf_Scn *scn = NULL;
 	GElf_Shdr s;
 
 	while ((scn = elf_nextscn(r->elf, scn))) {
-		int strings, q;
+		enum symbol_strings strings;
+		int q;
 
 		if (!gelf_getshdr(scn, &s) || (s.sh_type != SHT_SYMTAB && s.sh_type != SHT_DYNSYM))
 			continue;
-		strings = s.sh_type == SHT_DYNSYM;
+		strings = s.sh_type == SHT_DYNSYM ? STRINGS_DYNSYM : STRINGS_SYMTAB;
 		if (seen[strings])
 			continue;
 		seen[strings] = true;
-		q = read_section(r, &s, strings);
+		q = elf_read_section(r, &s, strings);
 		if (q < 0 && q != -EBADMSG)
 			return q;
 		damaged |= q < 0;
 	}
-	*ret_found = seen[0] + seen[1];
 	return damaged ? -EBADMSG : 0;
 }
 
@@ -321,17 +330,21 @@ static int read_by_dynamic(struct elf_reader *r)
 	    !elf_vaddr_to_offset(r->t, d.strings, &offset) ||
 	    !to_range(offset, d.strings_size, &names))
 		return -EBADMSG;
-	return read_table(r, where, names, 1);
+	return read_table(r, where, names, STRINGS_DYNSYM);
 }
 
 int elf_read_symbols(struct elf_reader *r)
 {
-	int found = 0, q;
+	bool seen[STRINGS_N] = {};
+	int q;
 
-	q = read_by_sections(r, &found);
+	q = read_by_sections(r, seen);
 	if (q < 0)
 		return q;
-	if (!found)
+	if (!seen[STRINGS_SYMTAB] && !seen[STRINGS_DYNSYM])
 		return read_by_dynamic(r);
-	return r->t->want == ELF_WANT_CODE ? elf_read_plt(r) : 0;
+	if (r->t->want != ELF_WANT_CODE)
+		return 0;
+	q = seen[STRINGS_SYMTAB] ? 0 : elf_read_debugdata(r);
+	return q < 0 ? q : elf_read_plt(r);
 }

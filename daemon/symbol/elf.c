@@ -10,11 +10,6 @@
 #define NESTING_MAX 1024
 #define SECTIONS_MAX 65536
 
-static void elf_end_p(Elf **elf)
-{
-	elf_end(*elf);
-}
-
 struct elf_table *elf_table_free(struct elf_table *t)
 {
 	if (!t)
@@ -22,14 +17,18 @@ struct elf_table *elf_table_free(struct elf_table *t)
 	free(t->segments);
 	free(t->sections);
 	free(t->symbols);
+	free(t->text);
 	free(t);
 	return NULL;
 }
 
 size_t elf_table_bytes(const struct elf_table *t)
 {
+	const struct range *text = &t->strings[STRINGS_TEXT];
+
 	return sizeof(*t) + t->n_segments * sizeof(*t->segments) +
-	       t->n_sections * sizeof(*t->sections) + t->cap_symbols * sizeof(*t->symbols);
+	       t->n_sections * sizeof(*t->sections) + t->cap_symbols * sizeof(*t->symbols) +
+	       (t->text ? text->end - text->start : 0);
 }
 
 const char *elf_table_build_id(const struct elf_table *t)
@@ -124,36 +123,50 @@ static int compare_ranges(const void *a, const void *b)
 	return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Damaged section headers are no reason to give up: code can be named without. */
-static int read_sections(struct elf_reader *r)
+int elf_index_sections(struct elf_reader *r)
 {
-	struct elf_table *t = r->t;
-	size_t n = 0, cap = 0, cap_by_index = 0;
 	Elf_Scn *scn = NULL;
+	size_t cap = 0;
 	GElf_Shdr s;
 
-	while ((scn = elf_nextscn(r->elf, scn)) && n < SECTIONS_MAX) {
+	while ((scn = elf_nextscn(r->elf, scn))) {
 		size_t index = elf_ndxscn(scn);
 
 		if (!gelf_getshdr(scn, &s) || !(s.sh_flags & SHF_EXECINSTR) ||
 		    !(s.sh_flags & SHF_ALLOC) || s.sh_addr + s.sh_size <= s.sh_addr)
 			continue;
-		if (index >= SECTIONS_MAX || ARRAY_GROW(r->by_index, cap_by_index, index + 1) < 0 ||
-		    ARRAY_GROW(t->sections, cap, n + 1) < 0)
+		if (index >= SECTIONS_MAX || ARRAY_GROW(r->by_index, cap, index + 1) < 0)
 			return -ENOMEM;
 		r->n_by_index = index + 1;
 		r->by_index[index] = (struct range){ s.sh_addr, s.sh_addr + s.sh_size };
-		t->sections[n++] = r->by_index[index];
 	}
-	for (size_t i = 0; !n && i < t->n_segments; i++) {
-		if (ARRAY_GROW(t->sections, cap, t->n_segments) < 0)
-			return -ENOMEM;
-		if (t->segments[i].flags & PF_X)
+	return 0;
+}
+
+static bool is_code(const struct segment *s)
+{
+	return (s->flags & PF_X) && s->filesz;
+}
+
+/* Damaged section headers are no reason to give up: code can be named without. */
+static int read_sections(struct elf_reader *r)
+{
+	struct elf_table *t = r->t;
+	int q = elf_index_sections(r);
+
+	if (q < 0)
+		return q;
+	t->sections = new0(struct range, r->n_by_index + t->n_segments);
+	if (!t->sections)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->n_by_index; i++)
+		if (r->by_index[i].end)
+			t->sections[t->n_sections++] = r->by_index[i];
+	for (size_t i = 0; !r->n_by_index && i < t->n_segments; i++)
+		if (is_code(&t->segments[i]))
 			t->sections[t->n_sections++] = (struct range){
 				t->segments[i].vaddr, t->segments[i].vaddr + t->segments[i].filesz
 			};
-	}
-	t->n_sections += n;
 	if (t->n_sections)
 		qsort(t->sections, t->n_sections, sizeof(*t->sections), compare_ranges);
 	return 0;
@@ -425,7 +438,7 @@ static bool better(const struct candidate *a, const struct candidate *b)
 static int read_candidate(const struct elf_table *t, int fd, const struct symbol *s,
 			  struct candidate *ret)
 {
-	int r = elf_read_name(fd, &t->strings[s->strings], s->name, ret->name, sizeof(ret->name));
+	int r = elf_read_name(t, fd, s, ret->name, sizeof(ret->name));
 
 	if (r < 0)
 		return r;

@@ -39,4 +39,3 @@ struct symbolizer_stats {
 	int helper_pid; /* for PSS and CPU time; 0 when it does not run */
 };
 void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret);
-

@@ -4,129 +4,9 @@
  * for the rest nm and an independent reading of the program headers. What cannot be built because a
  * compiler or linker is missing is left out and said so.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <elf.h>
-#include <fcntl.h>
-#include <ftw.h>
-#include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
-#include "base/io.h"
-#include "symbol/elf.h"
-
-static char dir[64];
-
-/* ---- building ---------------------------------------------------------------------------------- */
-
-static bool run(const char *fmt, ...)
-{
-	char command[4096];
-	va_list ap;
-	int n;
-
-	n = snprintf(command, sizeof(command), "cd %s && exec 2>>log && ", dir);
-	va_start(ap, fmt);
-	vsnprintf(command + n, sizeof(command) - (size_t)n, fmt, ap);
-	va_end(ap);
-	return system(command) == 0;
-}
-
-static void must(bool ok)
-{
-	if (!ok) {
-		run("cat log >&2");
-		fail_msg("a test input could not be built, see %s/log", dir);
-	}
-}
-
-static void write_file(const char *name, const char *text)
-{
-	char path[256];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "we");
-	assert_non_null(f);
-	assert_true(fputs(text, f) >= 0);
-	assert_int_equal(fclose(f), 0);
-}
-
-static int open_file(const char *name, int flags)
-{
-	char path[256];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, flags | O_CLOEXEC);
-	assert_true(fd >= 0);
-	return fd;
-}
-
-static uint64_t nm_address(const char *file, const char *symbol)
-{
-	char command[512], line[512], name[256];
-	uint64_t found = 0, address;
-	FILE *f;
-
-	snprintf(command, sizeof(command), "nm %s/%s", dir, file);
-	f = popen(command, "re");
-	assert_non_null(f);
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%lx %*c %255s", &address, name) == 2 && streq(name, symbol))
-			found = address;
-	pclose(f);
-	if (!found)
-		fail_msg("%s has no symbol %s", file, symbol);
-	return found;
-}
-
-static uint64_t to_offset(int fd, uint64_t vaddr)
-{
-	Elf64_Ehdr e;
-	Elf64_Phdr p;
-
-	assert_int_equal(pread_full(fd, &e, sizeof(e), 0), 0);
-	for (int i = 0; i < e.e_phnum; i++) {
-		assert_int_equal(pread_full(fd, &p, sizeof(p), e.e_phoff + (uint64_t)i * sizeof(p)),
-				 0);
-		if (p.p_type == PT_LOAD && vaddr >= p.p_vaddr && vaddr < p.p_vaddr + p.p_memsz)
-			return vaddr - p.p_vaddr + p.p_offset;
-	}
-	fail_msg("no segment holds %lx", vaddr);
-	return 0;
-}
-
-/* ---- expecting --------------------------------------------------------------------------------- */
-
-static const char *name_at(int fd, enum elf_want want, uint64_t offset)
-{
-	_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
-	static char name[ELF_NAME_MAX];
-
-	assert_int_equal(elf_table_new(fd, want, &t), 0);
-	return elf_table_find(t, fd, offset, name) ? name : "";
-}
-
-static void expect_at(const char *file, uint64_t offset, const char *name)
-{
-	_cleanup_close_ int fd = open_file(file, O_RDONLY);
-
-	assert_string_equal(name_at(fd, ELF_WANT_CODE, offset), name);
-}
-
-/* The address is looked up in `truth`, which may be the file before it was stripped or patched. */
-static void expect_symbol(const char *file, const char *truth, const char *symbol, int64_t plus,
-			  const char *name)
-{
-	_cleanup_close_ int fd = open_file(truth, O_RDONLY);
-
-	expect_at(file, to_offset(fd, nm_address(truth, symbol) + (uint64_t)plus), name);
-}
+#include "elf-files.h"
 
 /* ---- programs that say themselves where their functions lie ------------------------------------------ */
 
@@ -455,13 +335,6 @@ static void static_objects(void **state)
 
 /* ---- files that are not as they should be --------------------------------------------------------- */
 
-static void patch(const char *file, uint64_t offset, const void *data, size_t len)
-{
-	_cleanup_close_ int fd = open_file(file, O_RDWR);
-
-	assert_int_equal(pwrite(fd, data, len, (off_t)offset), (ssize_t)len);
-}
-
 static void compressed_debug_info(void **state)
 {
 	write_file("locate.h", locate_h);
@@ -696,24 +569,6 @@ static void damaged_files(void **state)
 		assert_int_equal(pwrite(fd, bad, (size_t)st.st_size, 0), st.st_size);
 		look_around(fd);
 	}
-}
-
-/* ---- frame ------------------------------------------------------------------------------------- */
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *f)
-{
-	return remove(path);
-}
-
-static int group_setup(void **state)
-{
-	snprintf(dir, sizeof(dir), "/tmp/test-elf.XXXXXX");
-	return mkdtemp(dir) ? 0 : -1;
-}
-
-static int group_teardown(void **state)
-{
-	return nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 int main(void)
