@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "collect/binary.h"
+#include "collect/look.h"
 
 #define OBJECTS_MAX 65536
 #define PATH_BYTES_MAX (16 << 20)
@@ -17,7 +17,6 @@
 #define ALIASES_MAX 65536
 #define OPEN_TIMEOUT_NS (2 * NSEC_PER_SEC)
 #define OPEN_RETRY_NS (30 * NSEC_PER_SEC)
-#define PATH_LEN_MAX 4096
 
 /* Another way to say which object a file is; keys of the alias index. */
 struct alias {
@@ -375,9 +374,10 @@ static int duplicate(struct binaries *b, struct object *o)
 }
 
 /* What to ask the opener for; called with the lock held. */
-static int make_request(struct binaries *b, struct object *o, struct open_request *rq)
+static int make_request(struct binaries *b, const struct object *o, const char *debug_path,
+			struct open_request *rq)
 {
-	const char *path = o->raw_path ?: o->path;
+	const char *path = debug_path ?: o->raw_path ?: o->path;
 
 	if (o->kind != BINARY_ELF)
 		return -ENOENT;
@@ -389,6 +389,7 @@ static int make_request(struct binaries *b, struct object *o, struct open_reques
 		.start = o->start,
 		.end = o->end,
 		.identity = o->identity,
+		.debug = debug_path != NULL,
 	};
 	if (path[0] == '/') {
 		rq->path = strdup(path);
@@ -408,7 +409,7 @@ int binaries_open(struct binaries *b, uint64_t key)
 	pthread_mutex_lock(&b->lock);
 	o = find_key(b, key);
 	if (o)
-		r = o->fd >= 0 ? duplicate(b, o) : make_request(b, o, &rq);
+		r = o->fd >= 0 ? duplicate(b, o) : make_request(b, o, NULL, &rq);
 	if (!o || o->fd >= 0 || r < 0) {
 		pthread_mutex_unlock(&b->lock);
 		return r;
@@ -432,6 +433,24 @@ int binaries_open(struct binaries *b, uint64_t key)
 	return fd;
 }
 
+int binaries_open_debug_file(struct binaries *b, uint64_t key, const char *path)
+{
+	struct open_request rq = {};
+	const struct object *o;
+	struct stat st;
+	int r;
+
+	pthread_mutex_lock(&b->lock);
+	o = find_key(b, key);
+	r = o ? make_request(b, o, path, &rq) : -ENOENT;
+	pthread_mutex_unlock(&b->lock);
+	if (r < 0)
+		return r;
+	r = open_with_deadline(b->opener, &rq, OPEN_TIMEOUT_NS, &st);
+	free(rq.path);
+	return r;
+}
+
 /* ---- seeing ---------------------------------------------------------------------------------------------- */
 
 static bool is_memory(const struct sighting *s)
@@ -448,118 +467,6 @@ static bool is_memory(const struct sighting *s)
 	}
 	/* /dev/zero mapped shared or as memory is anonymous in all but name. */
 	return s->path_len == 9 && memcmp(s->path, "/dev/zero", 9) == 0;
-}
-
-/* A file while its process lives and its filesystem answers promptly. */
-struct look {
-	int path_fd; /* O_PATH, or -1 */
-	struct stat st;
-	char path[PATH_LEN_MAX + 16];
-	size_t path_len;
-};
-
-static void look_done(struct look *l)
-{
-	close_fd(l->path_fd);
-}
-
-/* The text of the link of an open file is its path as its mount namespace shows it. */
-static int read_path(int fd, struct look *l)
-{
-	char link[32];
-	ssize_t n;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, l->path, sizeof(l->path));
-	if (n < 0)
-		return negative_errno();
-	l->path_len = (size_t)n;
-	proc_strip_deleted(l->path, &l->path_len);
-	return 0;
-}
-
-static bool path_known(const struct sighting *s)
-{
-	return s->path[0] == '/' && !(s->path_len > 1 && s->path[1] == '/');
-}
-
-static int match_vma(void *ctx, const struct proc_map *m)
-{
-	struct proc_vma *v = ctx;
-
-	if (m->end <= v->start)
-		return 0;
-	if (m->start > v->start)
-		return -ENOENT;
-	*v = (struct proc_vma){ m->start, m->end, m->offset, m->dev, m->ino };
-	return 1;
-}
-
-/* Before 6.11 there is only the text. */
-static int find_vma(int pid_fd, uint64_t address, struct proc_vma *ret)
-{
-	int r = proc_query_vma(pid_fd, address, false, ret);
-
-	if (r != -EOPNOTSUPP)
-		return r;
-	*ret = (struct proc_vma){ .start = address };
-	r = proc_each_map(pid_fd, match_vma, ret);
-	return r < 0 ? r : r == 1 && ret->end ? 0 : -ENOENT;
-}
-
-/*
- * Whether the file is that of the sighting, and no other that lies there by now. A record tells the path as its
- * process saw it, from its own root; and root's word is not taken by the path alone.
- */
-static bool is_sighted(const struct sighting *s, const struct file_identity *f,
-		       const struct look *l, int path_fd)
-{
-	bool same_path = !path_known(s) ||
-			 (l->path_len == s->path_len && memcmp(l->path, s->path, s->path_len) == 0);
-	_cleanup_close_ int fd = -1;
-	struct file_identity want = *f;
-	struct stat st;
-
-	if (f->build_id_len == 0 || (same_path && file_author(&l->st) != 0))
-		return same_path;
-	fd = open_regular(path_fd, &st);
-	want.author = file_author(&l->st);
-	return fd >= 0 && file_is(fd, &st, &want);
-}
-
-/*
- * Finds the file behind the sighting, if the mapping is still there. *f learns device and inode, which records
- * with a build-id do not tell, the time of its last change, and its author.
- */
-static void look_at_file(struct binaries *b, const struct sighting *s, int pid_fd,
-			 struct file_identity *f, struct look *l)
-{
-	struct proc_vma v = { .start = s->start, .end = s->end, .dev = f->dev, .ino = f->ino };
-	_cleanup_close_ int fd = -1;
-
-	if (f->ino == 0 && (find_vma(pid_fd, s->start, &v) < 0 || v.ino == 0))
-		return;
-	if (!filesystem_is_prompt(&b->filesystems, pid_fd, v.dev, s->mono_ns))
-		return;
-	fd = open_mapped(pid_fd, v.start, v.end);
-	if (fd < 0 || fstat(fd, &l->st) < 0 || read_path(fd, l) < 0 || !is_sighted(s, f, l, fd))
-		return;
-	f->dev = v.dev;
-	f->ino = v.ino;
-	f->generation = (uint64_t)l->st.st_ctim.tv_sec * NSEC_PER_SEC +
-			(uint64_t)l->st.st_ctim.tv_nsec;
-	f->author = file_author(&l->st);
-	l->path_fd = TAKE_FD(fd);
-}
-
-static void ask_build_id(const struct sighting *s, int pid_fd, struct file_identity *f)
-{
-	struct proc_vma v;
-
-	if (proc_query_vma(pid_fd, s->start, true, &v) < 0 || v.ino != f->ino || v.dev != f->dev)
-		return;
-	memcpy(f->build_id, v.build_id, v.build_id_len);
-	f->build_id_len = v.build_id_len;
 }
 
 static struct object *find_identity(struct binaries *b, const struct file_identity *f)
@@ -633,7 +540,7 @@ static struct object *find_object(struct binaries *b, const struct sighting *s,
 	if (pid_fd < 0 && !s->gone)
 		pid_fd = own_fd = proc_open_pid(b->proc_fd, s->pid);
 	if (pid_fd >= 0)
-		look_at_file(b, s, pid_fd, f, l);
+		look_at_file(&b->filesystems, s, pid_fd, f, l);
 	if (f->build_id_len)
 		return find_claimed(b, s, f, l);
 	o = find_alias(b, f);

@@ -49,6 +49,7 @@ struct open_request {
 	uint64_t start, end; /* of the mapping in pids[0] */
 	char *path; /* as they saw it; may be NULL */
 	struct file_identity identity;
+	bool debug; /* the path is not the file's but may be its debug file's */
 };
 
 /*

@@ -569,6 +569,11 @@ int process_table_open_binary(struct process_table *t, uint64_t binary_key)
 	return binaries_open(t->binaries, binary_key);
 }
 
+int process_table_open_debug_file(struct process_table *t, uint64_t binary_key, const char *path)
+{
+	return binaries_open_debug_file(t->binaries, binary_key, path);
+}
+
 void process_table_on_ksymbol(struct process_table *t, ksymbol_fn fn, void *ctx)
 {
 	t->ksymbol = fn;

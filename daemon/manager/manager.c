@@ -191,10 +191,18 @@ static int open_binary(void *ctx, uint64_t key)
 	return m->recorder ? recorder_open_binary(m->recorder, key) : -ENODEV;
 }
 
+static int open_debug_file(void *ctx, uint64_t key, const char *path)
+{
+	struct manager *m = ctx;
+
+	return m->recorder ? recorder_open_debug_file(m->recorder, key, path) : -ENODEV;
+}
+
 static int start_symbolizer(struct manager *m)
 {
 	struct symbolizer_options o = {
 		.open_binary = open_binary,
+		.open_debug_file = open_debug_file,
 		.open_ctx = m,
 		.cache_bytes = m->config->symbol_cache_bytes,
 		.reply_timeout_ns = m->config->symbol_timeout_ns,

@@ -341,6 +341,11 @@ int recorder_open_binary(struct recorder *r, uint64_t key)
 	return process_table_open_binary(r->processes, key);
 }
 
+int recorder_open_debug_file(struct recorder *r, uint64_t key, const char *path)
+{
+	return process_table_open_debug_file(r->processes, key, path);
+}
+
 void recorder_get_state(struct recorder *r, struct recorder_state *ret)
 {
 	pthread_mutex_lock(&r->lock);

@@ -14,6 +14,11 @@ struct parsed_file {
 	int64_t changed_sec, changed_nsec;
 };
 
+struct source {
+	int fd; /* -1: none */
+	struct parsed_file id;
+};
+
 struct answer {
 	Sysprofd__V1__ParseResponse response;
 	Sysprofd__V1__Symbol *symbols;
@@ -30,5 +35,6 @@ struct answer {
 struct names;
 int names_new(struct names **ret);
 struct names *names_free(struct names *n);
-int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q,
-		 const struct parsed_file *file, int fd, struct answer *a);
+/* debug: its separate debug file, perhaps. */
+int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const struct source *file,
+		 const struct source *debug, struct answer *a);

@@ -11,7 +11,7 @@
 #define TABLES_MAX 256
 
 struct cached_table {
-	struct parsed_file file;
+	struct parsed_file file, debug; /* debug: zeroes without */
 	enum elf_want want;
 	struct elf_table *table;
 	uint64_t used; /* the request that used it last */
@@ -26,13 +26,14 @@ struct names {
 
 /* ---- parsed tables ----------------------------------------------------------------------------- */
 
-static struct cached_table *find_table(struct names *n, const struct parsed_file *file,
-				       enum elf_want want)
+static struct cached_table *find_table(struct names *n, const struct source *file,
+				       const struct source *debug, enum elf_want want)
 {
 	for (size_t i = 0; i < n->n_tables; i++) {
 		struct cached_table *c = &n->tables[i];
 
-		if (c->want == want && memcmp(&c->file, file, sizeof(*file)) == 0) {
+		if (c->want == want && memcmp(&c->file, &file->id, sizeof(c->file)) == 0 &&
+		    memcmp(&c->debug, &debug->id, sizeof(c->debug)) == 0) {
 			c->used = ++n->clock;
 			return c;
 		}
@@ -58,8 +59,8 @@ static void drop_oldest(struct names *n)
 }
 
 /* Takes over the table, or leaves it to the caller when it is too large to be kept. */
-static void keep_table(struct names *n, const struct parsed_file *file, enum elf_want want,
-		       struct elf_table **table)
+static void keep_table(struct names *n, const struct source *file, const struct source *debug,
+		       enum elf_want want, struct elf_table **table)
 {
 	size_t bytes = elf_table_bytes(*table);
 	struct cached_table *c;
@@ -69,12 +70,37 @@ static void keep_table(struct names *n, const struct parsed_file *file, enum elf
 	while (n->n_tables && (n->n_tables == TABLES_MAX || n->bytes + bytes > TABLES_BYTES))
 		drop_oldest(n);
 	c = &n->tables[n->n_tables++];
-	c->file = *file;
+	c->file = file->id;
+	c->debug = debug->id;
 	c->want = want;
 	c->used = ++n->clock;
 	c->table = TAKE_PTR(*table);
 	n->bytes += bytes;
 }
+
+/* The table of a file, with its debug file's symbols when there is one: -ESTALE when that is another's. */
+static int get_table(struct names *n, const struct source *file, const struct source *debug,
+		     enum elf_want want, struct answer *a, const struct elf_table **ret)
+{
+	struct cached_table *c = find_table(n, file, debug, want);
+	_cleanup_(elf_table_free_p) struct elf_table *fresh = NULL;
+	int r;
+
+	if (c) {
+		*ret = c->table;
+		return 0;
+	}
+	a->parsed = true;
+	r = elf_table_new(file->fd, debug->fd, want, &fresh);
+	if (r < 0)
+		return r;
+	*ret = fresh;
+	keep_table(n, file, debug, want, &fresh);
+	a->unkept = TAKE_PTR(fresh);
+	return 0;
+}
+
+/* ---- answers ------------------------------------------------------------------------------------- */
 
 static int set_symbol(Sysprofd__V1__Symbol *s, const char *system_name)
 {
@@ -95,7 +121,7 @@ static int set_symbol(Sysprofd__V1__Symbol *s, const char *system_name)
 	return 0;
 }
 
-static int find_symbols(const struct elf_table *t, int fd, enum elf_want want,
+static int find_symbols(const struct elf_table *t, int fd, int debug_fd, enum elf_want want,
 			const Sysprofd__V1__ParseRequest *q, struct answer *a)
 {
 	char name[ELF_NAME_MAX];
@@ -112,7 +138,7 @@ static int find_symbols(const struct elf_table *t, int fd, enum elf_want want,
 	for (size_t i = 0; i < a->n; i++) {
 		int r = 0;
 
-		if (elf_table_find(t, fd, q->offsets[i], name))
+		if (elf_table_find(t, fd, debug_fd, q->offsets[i], name))
 			r = set_symbol(&a->symbols[i], name);
 		else if (want == ELF_WANT_DATA && !elf_table_reaches(t, q->offsets[i]))
 			r = set_symbol(&a->symbols[i], HELPER_NOT_OF_FILE);
@@ -124,33 +150,30 @@ static int find_symbols(const struct elf_table *t, int fd, enum elf_want want,
 	return 0;
 }
 
-int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q,
-		 const struct parsed_file *file, int fd, struct answer *a)
+int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const struct source *file,
+		 const struct source *debug, struct answer *a)
 {
+	static const struct source none = { .fd = -1 };
 	enum elf_want want = q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DATA ? ELF_WANT_DATA
 										  : ELF_WANT_CODE;
-	struct cached_table *c;
 	const struct elf_table *t;
-	int r;
+	int r = -ESTALE;
 
 	if (q->n_offsets > HELPER_OFFSETS_MAX)
 		return -EINVAL;
-	c = find_table(n, file, want);
-	if (c) {
-		t = c->table;
-	} else {
-		_cleanup_(elf_table_free_p) struct elf_table *fresh = NULL;
-
-		r = elf_table_new(fd, want, &fresh);
-		if (r < 0)
-			return r;
-		t = fresh;
-		keep_table(n, file, want, &fresh);
-		a->unkept = TAKE_PTR(fresh);
-		a->parsed = true;
+	if (debug->fd >= 0)
+		r = get_table(n, file, debug, want, a, &t);
+	/* A debug file may be anybody's: nothing is lost by it. */
+	if (r < 0) {
+		debug = &none;
+		r = get_table(n, file, debug, want, a, &t);
 	}
+	if (r < 0)
+		return r;
 	a->response.build_id = (char *)elf_table_build_id(t);
-	return find_symbols(t, fd, want, q, a);
+	a->response.wants_debug_file = elf_table_wants_debug_file(t);
+	a->response.debug_link = (char *)elf_table_link(t);
+	return find_symbols(t, file->fd, debug->fd, want, q, a);
 }
 
 int names_new(struct names **ret)

@@ -73,24 +73,27 @@ static Sysprofd__V1__ParseStatus status_of(int error)
 }
 
 static int answer_request(struct names *n, const Sysprofd__V1__ParseRequest *q, int fd,
-			  struct answer *a)
+			  int debug_fd, struct answer *a)
 {
-	struct parsed_file file;
-	int r = identify(fd, &file);
+	struct source file = { .fd = fd }, debug = { .fd = debug_fd };
+	int r = identify(fd, &file.id);
 
 	if (r < 0)
 		return r;
-	return names_answer(n, q, &file, fd, a);
+	if (debug_fd >= 0 && identify(debug_fd, &debug.id) < 0)
+		debug.fd = -1;
+	return names_answer(n, q, &file, &debug, a);
 }
 
-static int serve(struct channel *c, struct names *n, const Sysprofd__V1__ParseRequest *q, int fd)
+static int serve(struct channel *c, struct names *n, const Sysprofd__V1__ParseRequest *q, int fd,
+		 int debug_fd)
 {
 	_cleanup_(answer_done) struct answer a = { .fd = -1 };
 	int r;
 
 	sysprofd__v1__parse_response__init(&a.response);
 	a.response.id = q->id;
-	r = answer_request(n, q, fd, &a);
+	r = answer_request(n, q, fd, debug_fd, &a);
 	a.response.status = status_of(r);
 	return channel_send(c, &a.response.base, a.fd, CHANNEL_FOREVER);
 }
@@ -143,28 +146,45 @@ static int isolate(int fd)
 	return 0;
 }
 
+/* One message. debug_fd is kept from the one that brings it to the next. */
+static int turn(struct channel *c, struct names *n, int *debug_fd)
+{
+	_cleanup_close_ int file = -1;
+	const Sysprofd__V1__ParseRequest *q;
+	ProtobufCMessage *m = NULL;
+	int r;
+
+	r = channel_receive(c, &sysprofd__v1__parse_request__descriptor, CHANNEL_FOREVER, &m,
+			    &file);
+	if (r < 0)
+		return r;
+	q = (const Sysprofd__V1__ParseRequest *)m;
+	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE) {
+		close_fd(*debug_fd);
+		*debug_fd = TAKE_FD(file);
+	} else {
+		renew_cpu_limit();
+		r = serve(c, n, q, file, *debug_fd);
+		*debug_fd = close_fd(*debug_fd);
+	}
+	channel_message_free(c, m);
+	return r;
+}
+
 int parser_main(int fd)
 {
 	struct channel channel;
 	struct names *names;
-	int r;
+	int debug_fd = -1, r;
 
 	if (fd < 3 || isolate(fd) < 0)
 		return EXIT_FAILURE;
 	if (names_new(&names) < 0 || channel_init(&channel, fd, HELPER_REQUEST_MAX) < 0)
 		return EXIT_FAILURE;
-	do {
-		_cleanup_close_ int file = -1;
-		ProtobufCMessage *m = NULL;
-
-		r = channel_receive(&channel, &sysprofd__v1__parse_request__descriptor,
-				    CHANNEL_FOREVER, &m, &file);
-		if (r < 0)
-			break;
-		renew_cpu_limit();
-		r = serve(&channel, names, (Sysprofd__V1__ParseRequest *)m, file);
-		channel_message_free(&channel, m);
-	} while (r >= 0);
+	do
+		r = turn(&channel, names, &debug_fd);
+	while (r >= 0);
+	close_fd(debug_fd);
 	names_free(names);
 	channel_done(&channel);
 	return r == -EPIPE ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -2,10 +2,13 @@
 /*
  * Symbols of stripped programs that lie elsewhere. .gnu_debugdata is an ELF file in the file, compressed with xz,
  * whose .symtab holds the functions that .dynsym does not have. A few bytes can stand for any number, so what is
- * unpacked is limited, and of that only the names are kept.
+ * unpacked is limited, and of that only the names are kept. A separate debug file is opened by the daemon; here is
+ * found out whether it belongs to the program.
  */
 #include <lzma.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <zlib.h>
 
 #include "base/io.h"
 #include "symbol/elf-internal.h"
@@ -17,6 +20,7 @@
 #define UNPACK_MEMORY (64ULL << 20) /* xz -9 asks for this much */
 #define TEXT_MAX (16ULL << 20)
 #define CHUNK 65536
+#define CRC_MAX (256LL << 20) /* read within a second or two */
 
 /* ---- a symbol table in another file -------------------------------------------------------------- */
 
@@ -176,4 +180,70 @@ int elf_read_debugdata(struct elf_reader *r)
 		return 0;
 	r->t->n_symbols = before;
 	return q == -ENOMEM ? q : 0;
+}
+
+/* ---- a separate debug file --------------------------------------------------------------------------- */
+
+/* A base name, padded to four bytes, and the CRC. */
+void elf_read_link(struct elf_reader *r)
+{
+	char buf[NAME_MAX + 1 + 3 + sizeof(uint32_t)];
+	struct elf_table *t = r->t;
+	size_t len, size;
+	GElf_Shdr s;
+
+	if (!find_section(r, ".gnu_debuglink", &s))
+		return;
+	size = MIN(s.sh_size, sizeof(buf));
+	if (s.sh_offset > INT64_MAX || pread_full(r->fd, buf, size, s.sh_offset) < 0)
+		return;
+	len = strnlen(buf, size);
+	if (!len || len > NAME_MAX || (len + 4) / 4 * 4 + sizeof(uint32_t) > size ||
+	    memchr(buf, '/', len) || streq(buf, ".") || streq(buf, ".."))
+		return;
+	if (elf_read_records(r, ELF_T_WORD, &t->link_crc, sizeof(t->link_crc),
+			     s.sh_offset + (len + 4) / 4 * 4) == 0)
+		memcpy(t->link, buf, len + 1);
+}
+
+static bool has_crc(int fd, uint32_t want)
+{
+	_cleanup_free_ uint8_t *buf = malloc(CHUNK);
+	uLong crc = crc32(0, NULL, 0);
+	struct stat st;
+
+	if (!buf || fstat(fd, &st) < 0 || st.st_size > CRC_MAX)
+		return false;
+	for (off_t at = 0; at < st.st_size;) {
+		size_t n = (size_t)MIN(st.st_size - at, (off_t)CHUNK);
+
+		if (pread_full(fd, buf, n, (uint64_t)at) < 0)
+			return false;
+		crc = crc32(crc, buf, (uInt)n);
+		at += (off_t)n;
+	}
+	return crc == want;
+}
+
+static bool belongs(const struct elf_table *t, int fd)
+{
+	_cleanup_(elf_end_p) Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
+	char build_id[2 * ELF_BUILD_ID_MAX + 1];
+
+	if (!elf || elf_kind(elf) != ELF_K_ELF)
+		return false;
+	elf_read_build_id(elf, build_id);
+	if (*build_id && *t->build_id)
+		return streq(build_id, t->build_id);
+	return *t->link && has_crc(fd, t->link_crc);
+}
+
+int elf_read_debug_file(struct elf_reader *r)
+{
+	int q = belongs(r->t, r->debug_fd) ? read_other(r, r->debug_fd, STRINGS_DEBUG) : -ESTALE;
+
+	if (q < 0)
+		return q == -ENOMEM ? q : -ESTALE;
+	r->t->has_debug_file = true;
+	return 0;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gelf.h>
+#include <limits.h>
 
 #include "symbol/elf.h"
 
@@ -26,6 +27,7 @@ enum symbol_strings {
 	STRINGS_SYMTAB,
 	STRINGS_DYNSYM,
 	STRINGS_TEXT, /* in elf_table.text */
+	STRINGS_DEBUG, /* in the debug file */
 	STRINGS_N,
 };
 
@@ -62,12 +64,16 @@ struct elf_table {
 	size_t n_symbols, cap_symbols;
 	struct range strings[STRINGS_N]; /* string tables in their files */
 	char *text; /* the one of .gnu_debugdata, which is in no file as it is */
+	bool stripped; /* has no .symtab of its own */
+	bool has_debug_file;
+	char link[NAME_MAX + 1]; /* .gnu_debuglink: the debug file's base name, or "" */
+	uint32_t link_crc;
 	char build_id[2 * ELF_BUILD_ID_MAX + 1];
 };
 
 /* One file while it is read. */
 struct elf_reader {
-	int fd;
+	int fd, debug_fd;
 	Elf *elf;
 	int class;
 	unsigned encoding;
@@ -85,6 +91,7 @@ static inline void elf_end_p(Elf **elf)
 
 /* Fills by_index. */
 int elf_index_sections(struct elf_reader *r);
+void elf_read_build_id(Elf *elf, char ret[static 2 * ELF_BUILD_ID_MAX + 1]);
 bool elf_vaddr_to_offset(const struct elf_table *t, uint64_t vaddr, uint64_t *ret);
 /* Reads bytes and converts records of a type to this machine's order in place. */
 int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_t len,
@@ -95,9 +102,13 @@ int elf_read_symbols(struct elf_reader *r);
 int elf_read_section(struct elf_reader *r, const GElf_Shdr *s, enum symbol_strings strings);
 /* Adds what .gnu_debugdata holds, if it is there and right. */
 int elf_read_debugdata(struct elf_reader *r);
+/* Where the debug file may lie. */
+void elf_read_link(struct elf_reader *r);
+/* Adds what the debug file holds. -ESTALE: it is not this file's, or of no use. */
+int elf_read_debug_file(struct elf_reader *r);
 /* Adds symbols for linkage tables, by .dynsym's names. Results as above. */
 int elf_read_plt(struct elf_reader *r);
 /* Reads a symbol's NUL-terminated name. -EBADMSG when it lies outside or has no end. */
-int elf_read_name(const struct elf_table *t, int fd, const struct symbol *s, char *buf,
-		  size_t size);
+int elf_read_name(const struct elf_table *t, int fd, int debug_fd, const struct symbol *s,
+		  char *buf, size_t size);
 int elf_add_symbol(struct elf_table *t, const struct symbol *s);

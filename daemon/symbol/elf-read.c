@@ -24,7 +24,8 @@ int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_
 	return gelf_xlatetom(r->elf, &data, &data, r->encoding) ? 0 : -EBADMSG;
 }
 
-int elf_read_name(const struct elf_table *t, int fd, const struct symbol *s, char *buf, size_t size)
+int elf_read_name(const struct elf_table *t, int fd, int debug_fd, const struct symbol *s,
+		  char *buf, size_t size)
 {
 	const struct range *strings = &t->strings[s->strings];
 	uint64_t left;
@@ -38,7 +39,8 @@ int elf_read_name(const struct elf_table *t, int fd, const struct symbol *s, cha
 		memcpy(buf, t->text + s->name, (size_t)n);
 	} else {
 		do
-			n = pread(fd, buf, MIN(left, size), (off_t)(strings->start + s->name));
+			n = pread(s->strings == STRINGS_DEBUG ? debug_fd : fd, buf, MIN(left, size),
+				  (off_t)(strings->start + s->name));
 		while (n < 0 && errno == EINTR);
 		if (n < 0)
 			return negative_errno();
@@ -336,15 +338,20 @@ static int read_by_dynamic(struct elf_reader *r)
 int elf_read_symbols(struct elf_reader *r)
 {
 	bool seen[STRINGS_N] = {};
+	struct elf_table *t = r->t;
 	int q;
 
 	q = read_by_sections(r, seen);
 	if (q < 0)
 		return q;
-	if (!seen[STRINGS_SYMTAB] && !seen[STRINGS_DYNSYM])
+	t->stripped = !seen[STRINGS_SYMTAB];
+	if (r->debug_fd >= 0)
+		q = t->stripped ? elf_read_debug_file(r) : -ESTALE;
+	else if (t->stripped && t->want == ELF_WANT_CODE)
+		q = elf_read_debugdata(r);
+	if (q < 0)
+		return q;
+	if (t->stripped && !seen[STRINGS_DYNSYM])
 		return read_by_dynamic(r);
-	if (r->t->want != ELF_WANT_CODE)
-		return 0;
-	q = seen[STRINGS_SYMTAB] ? 0 : elf_read_debugdata(r);
-	return q < 0 ? q : elf_read_plt(r);
+	return t->want == ELF_WANT_CODE ? elf_read_plt(r) : 0;
 }

@@ -36,6 +36,16 @@ const char *elf_table_build_id(const struct elf_table *t)
 	return t->build_id;
 }
 
+const char *elf_table_link(const struct elf_table *t)
+{
+	return t->link;
+}
+
+bool elf_table_wants_debug_file(const struct elf_table *t)
+{
+	return t->stripped && !t->has_debug_file && (*t->build_id || *t->link);
+}
+
 /* ---- headers ----------------------------------------------------------------------------------- */
 
 static int read_segments(struct elf_reader *r, size_t n)
@@ -73,7 +83,7 @@ static int read_segments(struct elf_reader *r, size_t n)
 	return t->n_segments ? 0 : -ENOEXEC;
 }
 
-static bool take_build_id(struct elf_reader *r, uint64_t offset, uint64_t size, uint64_t align)
+static bool take_build_id(Elf *elf, uint64_t offset, uint64_t size, uint64_t align, char *ret)
 {
 	size_t at = 0, next, name, desc;
 	GElf_Nhdr n;
@@ -81,8 +91,7 @@ static bool take_build_id(struct elf_reader *r, uint64_t offset, uint64_t size, 
 
 	if (size < 16 || size > 65536)
 		return false;
-	d = elf_getdata_rawchunk(r->elf, (int64_t)offset, size,
-				 align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+	d = elf_getdata_rawchunk(elf, (int64_t)offset, size, align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
 	while (d && (next = gelf_getnote(d, at, &n, &name, &desc)) > 0) {
 		const unsigned char *id = (const unsigned char *)d->d_buf + desc;
 
@@ -92,25 +101,29 @@ static bool take_build_id(struct elf_reader *r, uint64_t offset, uint64_t size, 
 		    n.n_descsz > ELF_BUILD_ID_MAX)
 			continue;
 		for (size_t i = 0; i < n.n_descsz; i++)
-			sprintf(r->t->build_id + 2 * i, "%02x", id[i]);
+			sprintf(ret + 2 * i, "%02x", id[i]);
 		return true;
 	}
 	return false;
 }
 
-static void read_build_id(struct elf_reader *r, size_t n_segments)
+void elf_read_build_id(Elf *elf, char ret[static 2 * ELF_BUILD_ID_MAX + 1])
 {
+	size_t n_segments = 0;
 	Elf_Scn *scn = NULL;
 	GElf_Phdr p;
 	GElf_Shdr s;
 
+	ret[0] = '\0';
+	if (elf_getphdrnum(elf, &n_segments) < 0)
+		return;
 	for (size_t i = 0; i < n_segments; i++)
-		if (gelf_getphdr(r->elf, (int)i, &p) && p.p_type == PT_NOTE &&
-		    take_build_id(r, p.p_offset, p.p_filesz, p.p_align))
+		if (gelf_getphdr(elf, (int)i, &p) && p.p_type == PT_NOTE &&
+		    take_build_id(elf, p.p_offset, p.p_filesz, p.p_align, ret))
 			return;
-	while ((scn = elf_nextscn(r->elf, scn)))
+	while ((scn = elf_nextscn(elf, scn)))
 		if (gelf_getshdr(scn, &s) && s.sh_type == SHT_NOTE &&
-		    take_build_id(r, s.sh_offset, s.sh_size, s.sh_addralign))
+		    take_build_id(elf, s.sh_offset, s.sh_size, s.sh_addralign, ret))
 			return;
 }
 
@@ -252,7 +265,8 @@ static int build(struct elf_reader *r)
 	q = read_segments(r, n_segments);
 	if (q < 0)
 		return q;
-	read_build_id(r, n_segments);
+	elf_read_build_id(r->elf, t->build_id);
+	elf_read_link(r);
 	q = read_sections(r);
 	if (q < 0)
 		return q;
@@ -272,11 +286,11 @@ static int build(struct elf_reader *r)
 	return link_symbols(t);
 }
 
-int elf_table_new(int fd, enum elf_want want, struct elf_table **ret)
+int elf_table_new(int fd, int debug_fd, enum elf_want want, struct elf_table **ret)
 {
 	_cleanup_(elf_table_free_p) struct elf_table *t = new0(struct elf_table, 1);
 	_cleanup_(elf_end_p) Elf *elf = NULL;
-	struct elf_reader r = { .fd = fd, .t = t };
+	struct elf_reader r = { .fd = fd, .debug_fd = debug_fd, .t = t };
 	int q;
 
 	if (!t)
@@ -435,10 +449,10 @@ static bool better(const struct candidate *a, const struct candidate *b)
 	return strcmp(a->name, b->name) < 0;
 }
 
-static int read_candidate(const struct elf_table *t, int fd, const struct symbol *s,
+static int read_candidate(const struct elf_table *t, int fd, int debug_fd, const struct symbol *s,
 			  struct candidate *ret)
 {
-	int r = elf_read_name(t, fd, s, ret->name, sizeof(ret->name));
+	int r = elf_read_name(t, fd, debug_fd, s, ret->name, sizeof(ret->name));
 
 	if (r < 0)
 		return r;
@@ -453,7 +467,7 @@ static const char *type_suffix(const struct symbol *s)
 	return s->type == SYMBOL_RESOLVER ? ".resolver" : s->type == SYMBOL_PLT ? "@plt" : "";
 }
 
-int elf_table_find(const struct elf_table *t, int fd, uint64_t offset,
+int elf_table_find(const struct elf_table *t, int fd, int debug_fd, uint64_t offset,
 		   char ret_name[static ELF_NAME_MAX])
 {
 	struct candidate pair[2], *best = NULL;
@@ -476,7 +490,8 @@ int elf_table_find(const struct elf_table *t, int fd, uint64_t offset,
 		if (t->symbols[i].size ? !covers(&t->symbols[i], at) : t->symbols[first].size != 0)
 			break;
 		tried++;
-		if (read_candidate(t, fd, &t->symbols[i], c) == 0 && (!best || better(c, best)))
+		if (read_candidate(t, fd, debug_fd, &t->symbols[i], c) == 0 &&
+		    (!best || better(c, best)))
 			best = c;
 	}
 	if (!best)

@@ -23,20 +23,29 @@ enum elf_want {
 
 struct elf_table;
 
-/* -ENOEXEC: no ELF program. -EBADMSG: damaged. -EFBIG: too many symbols. -ENOMEM, or an error of reading. */
-int elf_table_new(int fd, enum elf_want want, struct elf_table **ret);
+/*
+ * debug_fd: its separate debug file, or -1. That is taken when it has the same build-id or, where one of them has
+ * none, the CRC that .gnu_debuglink tells; else -ESTALE. It adds names, and says nothing about addresses.
+ *
+ * -ENOEXEC: no ELF program. -EBADMSG: damaged. -EFBIG: too many symbols. -ENOMEM, or an error of reading.
+ */
+int elf_table_new(int fd, int debug_fd, enum elf_want want, struct elf_table **ret);
 struct elf_table *elf_table_free(struct elf_table *t);
 DEFINE_CLEANUP(struct elf_table *, elf_table_free)
 
 size_t elf_table_bytes(const struct elf_table *t);
 const char *elf_table_build_id(const struct elf_table *t); /* hexadecimal or "" */
+/* The base name that .gnu_debuglink tells, or "". */
+const char *elf_table_link(const struct elf_table *t);
+/* Whether the file has no .symtab, and a debug file would be known for its own. */
+bool elf_table_wants_debug_file(const struct elf_table *t);
 
 /*
- * 1 and the name as in the symbol table, 0 when no symbol covers the offset. fd: the same file again. An
+ * 1 and the name as in the symbol table, 0 when no symbol covers the offset. The same descriptors again. An
  * IFUNC symbol covers its resolver, not what it resolves to, and is called "NAME.resolver"; an entry of a
  * procedure linkage table "NAME@plt".
  */
-int elf_table_find(const struct elf_table *t, int fd, uint64_t offset,
+int elf_table_find(const struct elf_table *t, int fd, int debug_fd, uint64_t offset,
 		   char ret_name[static ELF_NAME_MAX]);
 /* Whether the file's memory reaches as far, to the end of its last page. */
 bool elf_table_reaches(const struct elf_table *t, uint64_t offset);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "symbol/answers.h"
+#include "symbol/debug-file.h"
 #include "symbol/demangle.h"
 #include "helper/process.h"
 #include "helper/limits.h"
@@ -30,11 +31,16 @@
 	1024 /* binaries that failed and are remembered; the oldest is forgotten first */
 #define POISON_NS (3600 * NSEC_PER_SEC) /* then a binary is given another try */
 #define EXTENSIONS_MAX 7 /* of a request's time, for a helper that gets no CPU */
-#define BUILD_ID_MAX 129
+/* Then it is looked for again, whether a debug file was found or not. */
+#define DEBUG_FILE_NS (600 * NSEC_PER_SEC)
+#define WANTS_DEBUG_FILE \
+	1 /* nothing was taken from the answer: it would be better with a debug file */
 
 enum kind {
 	KIND_CODE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_CODE,
 	KIND_DATA = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DATA,
+	/* In the cache only: the path of a binary's debug file, "" when it has none. */
+	KIND_DEBUG_FILE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE,
 };
 
 struct identity {
@@ -55,7 +61,10 @@ struct pending {
 	unsigned extensions; /* of its time */
 	struct identity binary;
 	enum kind kind;
-	char build_id[BUILD_ID_MAX]; /* that the file must not contradict; "" when not known */
+	bool settled; /* it is known which debug file there is, or that there is none */
+	char build_id[sizeof(
+		((struct debug_hints *)0)
+			->build_id)]; /* that the file must not contradict; "" when not known */
 	uint64_t offsets[HELPER_OFFSETS_MAX];
 	size_t n;
 };
@@ -75,6 +84,7 @@ struct symbolizer {
 	size_t n_strikes, next_strike;
 	uint64_t last_id, seed; /* of hashes: strangers choose build-ids */
 	int vdso_fd;
+	struct debug_hints hints; /* of the latest answer that wants a debug file */
 	struct counters counters; /* readable without the lock, which may be held for seconds */
 };
 
@@ -84,6 +94,16 @@ struct item {
 	enum kind kind;
 	uint64_t offset;
 	uint32_t id; /* of the frame, or of the lock for KIND_DATA */
+};
+
+/* Items of one binary and kind that are asked about at once. */
+struct batch {
+	struct identity identity;
+	const struct item *items;
+	size_t n_items;
+	uint64_t offsets[HELPER_OFFSETS_MAX]; /* of the items, distinct */
+	size_t n;
+	int fd; /* of the binary */
 };
 
 /* One call of symbolizer_name(). */
@@ -258,7 +278,19 @@ static void take_symbol(const struct pending *p, const Sysprofd__V1__ParseRespon
 	utf8_sanitize(system_name, SYMBOL_NAME_MAX, y->system_name, strlen(y->system_name));
 }
 
-/* 0: the answer is in the cache; -EREMOTEIO: the file could not be parsed for want of something. */
+static int take_hints(struct symbolizer *s, const Sysprofd__V1__ParseResponse *m)
+{
+	struct debug_hints *h = &s->hints;
+
+	snprintf(h->build_id, sizeof(h->build_id), "%s", m->build_id);
+	snprintf(h->link, sizeof(h->link), "%s", m->debug_link);
+	return WANTS_DEBUG_FILE;
+}
+
+/*
+ * 0: the answer is in the cache; WANTS_DEBUG_FILE: see s->hints; -EREMOTEIO: the file could not be parsed for
+ * want of something.
+ */
 static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *m)
 {
 	const struct pending *p = &s->pending;
@@ -268,6 +300,8 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
 		if (m->n_symbols != p->n)
 			return -EBADMSG;
+		if (m->wants_debug_file && !p->settled)
+			return take_hints(s, m);
 		break;
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NOT_ELF:
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_DAMAGED:
@@ -317,7 +351,7 @@ static int receive(struct symbolizer *s, uint64_t deadline, ProtobufCMessage **r
 
 /*
  * Waits for the answer under way and takes it into the cache. -ETIMEDOUT: the deadline came first, the
- * request stays under way. Other errors: there will be no answer.
+ * request stays under way. Other errors: there will be no answer. WANTS_DEBUG_FILE: ask again.
  */
 static int settle(struct symbolizer *s, uint64_t deadline)
 {
@@ -350,8 +384,18 @@ static int settle(struct symbolizer *s, uint64_t deadline)
 	return r;
 }
 
+static int send_debug_file(struct symbolizer *s, int fd, uint64_t deadline)
+{
+	Sysprofd__V1__ParseRequest m = SYSPROFD__V1__PARSE_REQUEST__INIT;
+
+	if (fd < 0)
+		return 0;
+	m.kind = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE;
+	return channel_send(&s->helper.channel, &m.base, fd, deadline);
+}
+
 /* Sends the request in s->pending. A helper that died idle is replaced once, at nobody's expense. */
-static int submit(struct symbolizer *s, int fd, uint64_t deadline)
+static int submit(struct symbolizer *s, int fd, int debug_fd, uint64_t deadline)
 {
 	struct pending *p = &s->pending;
 	Sysprofd__V1__ParseRequest m = SYSPROFD__V1__PARSE_REQUEST__INIT;
@@ -369,8 +413,10 @@ static int submit(struct symbolizer *s, int fd, uint64_t deadline)
 		m.kind = (Sysprofd__V1__ParseKind)p->kind;
 		m.n_offsets = p->n;
 		m.offsets = p->offsets;
-		r = channel_send(&s->helper.channel, &m.base, fd,
-				 p->sent_mono_ns + s->options.reply_timeout_ns);
+		r = send_debug_file(s, debug_fd, p->sent_mono_ns + s->options.reply_timeout_ns);
+		if (r >= 0)
+			r = channel_send(&s->helper.channel, &m.base, fd,
+					 p->sent_mono_ns + s->options.reply_timeout_ns);
 		if (r >= 0) {
 			s->counters.requests++;
 			p->active = true;
@@ -478,22 +524,28 @@ static void collect(struct naming *n)
 		qsort(n->items, n->n, sizeof(*n->items), compare_items);
 }
 
-/* A regular file opened for reading, or -errno. The lock is not held meanwhile. */
-static int open_binary(struct naming *n, uint32_t binary)
+/*
+ * The binary's file, or with a path what may be its debug file: a regular file opened for reading, or -errno. The
+ * lock is not held meanwhile.
+ */
+static int open_file(struct naming *n, uint32_t binary, const char *debug_path)
 {
+	const struct symbolizer_options *o = &n->s->options;
 	struct symbolizer *s = n->s;
 	struct stat st;
 	int fd;
 
-	if (n->dict->binaries[binary].kind == BINARY_VDSO) {
+	if (n->dict->binaries[binary].kind == BINARY_VDSO && !debug_path) {
 		if (s->vdso_fd < 0)
 			s->vdso_fd = vdso_open();
 		return s->vdso_fd < 0 ? s->vdso_fd : fcntl(s->vdso_fd, F_DUPFD_CLOEXEC, 3);
 	}
-	if (binary >= n->n_keys || !n->keys[binary] || !s->options.open_binary)
+	if (binary >= n->n_keys || !n->keys[binary] ||
+	    !(debug_path ? o->open_debug_file != NULL : o->open_binary != NULL))
 		return -ENOENT;
 	pthread_mutex_unlock(&s->lock);
-	fd = s->options.open_binary(s->options.open_ctx, n->keys[binary]);
+	fd = debug_path ? o->open_debug_file(o->open_ctx, n->keys[binary], debug_path)
+			: o->open_binary(o->open_ctx, n->keys[binary]);
 	pthread_mutex_lock(&s->lock);
 	if (fd < 0)
 		return fd;
@@ -504,71 +556,142 @@ static int open_binary(struct naming *n, uint32_t binary)
 	return fd;
 }
 
-/* The next batch of distinct offsets of items[0..n_items); returns how many items it covers. */
-static size_t fill(struct pending *p, const struct item *items, size_t n_items)
+/* The first of items[0..n_items), with as many distinct offsets as go into a request. */
+static void fill(struct batch *b, const struct item *items, size_t n_items)
 {
 	size_t i;
 
-	p->n = 0;
+	b->n = 0;
 	for (i = 0; i < n_items; i++) {
-		if (p->n && p->offsets[p->n - 1] == items[i].offset)
+		if (b->n && b->offsets[b->n - 1] == items[i].offset)
 			continue;
-		if (p->n == HELPER_OFFSETS_MAX)
+		if (b->n == HELPER_OFFSETS_MAX)
 			break;
-		p->offsets[p->n++] = items[i].offset;
+		b->offsets[b->n++] = items[i].offset;
 	}
-	return i;
+	b->items = items;
+	b->n_items = i;
 }
 
-/* Asks for a batch and names its items from the answer. Returns how many items were dealt with. */
-static size_t name_batch(struct naming *n, const struct identity *identity,
-			 const struct item *items, size_t n_items, int *ret_error)
+static int ask(struct naming *n, const struct batch *b, int debug_fd, bool settled)
 {
-	struct symbolizer *s = n->s;
-	struct pending *p = &s->pending;
-	_cleanup_close_ int fd = -1;
-	size_t taken = n_items;
+	struct pending *p = &n->s->pending;
 	int r;
 
-	*ret_error = 0;
-	if (is_poisoned(s, identity)) {
-		for (size_t i = 0; i < n_items; i++)
-			n->left += !apply(n, &items[i], "", "");
-		return n_items;
-	}
-	r = fd = mono_now_ns() < n->deadline ? open_binary(n, items[0].binary) : -ETIMEDOUT;
 	/* Another caller may have left a request under way while the lock was not held. */
-	if (r >= 0)
-		r = settle(s, n->deadline);
-	if (r != -ETIMEDOUT && fd >= 0) {
-		p->binary = *identity;
-		p->kind = items[0].kind;
-		snprintf(p->build_id, sizeof(p->build_id), "%s",
-			 dict_str(n->dict, n->dict->binaries[items[0].binary].build_id));
-		taken = fill(p, items, n_items);
-		r = submit(s, fd, n->deadline);
-		if (r >= 0)
-			r = settle(s, n->deadline);
+	if (settle(n->s, n->deadline) == -ETIMEDOUT)
+		return -ETIMEDOUT;
+	p->binary = b->identity;
+	p->kind = b->items[0].kind;
+	p->settled = settled;
+	snprintf(p->build_id, sizeof(p->build_id), "%s",
+		 dict_str(n->dict, n->dict->binaries[b->items[0].binary].build_id));
+	memcpy(p->offsets, b->offsets, b->n * sizeof(*b->offsets));
+	p->n = b->n;
+	r = submit(n->s, b->fd, debug_fd, n->deadline);
+	return r < 0 ? r : settle(n->s, n->deadline);
+}
+
+/* ---- debug files ------------------------------------------------------------------------------- */
+
+static struct answer_key debug_file_key(const struct identity *binary)
+{
+	return key_of(binary, KIND_DEBUG_FILE, mono_now_ns() / DEBUG_FILE_NS);
+}
+
+static bool is_same_file(int a, int b)
+{
+	struct stat x, y;
+
+	return fstat(a, &x) < 0 || fstat(b, &y) < 0 ||
+	       (x.st_dev == y.st_dev && x.st_ino == y.st_ino);
+}
+
+/* Asks with what lies at the path, if anything does. WANTS_DEBUG_FILE: it is not the one. */
+static int ask_with(struct naming *n, const struct batch *b, const char *path, bool settled)
+{
+	_cleanup_close_ int fd = mono_now_ns() < n->deadline
+					 ? open_file(n, b->items[0].binary, path)
+					 : -ETIMEDOUT;
+
+	if (fd < 0)
+		return mono_now_ns() < n->deadline ? WANTS_DEBUG_FILE : -ETIMEDOUT;
+	return is_same_file(fd, b->fd) ? WANTS_DEBUG_FILE : ask(n, b, fd, settled);
+}
+
+/* Tries the places where the debug file may lie, and remembers which one it was, or that it was none. */
+static int search_debug_file(struct naming *n, const struct batch *b)
+{
+	const struct binary *binary = &n->dict->binaries[b->items[0].binary];
+	const struct debug_hints hints = n->s->hints;
+	struct answer_key key = debug_file_key(&b->identity);
+	char path[PATH_MAX];
+
+	for (unsigned i = 0; i < DEBUG_PLACES; i++) {
+		int r;
+
+		if (!debug_place(&hints, dict_str(n->dict, binary->path), i, path))
+			continue;
+		r = ask_with(n, b, path, false);
+		if (r >= 0 && r != WANTS_DEBUG_FILE)
+			(void)answers_put(&n->s->answers, &key, path, "");
+		if (r != WANTS_DEBUG_FILE)
+			return r;
 	}
-	*ret_error = r;
-	for (size_t i = 0; i < taken; i++)
-		n->left += !(r >= 0 && apply_cached(n, &items[i], identity));
-	return taken;
+	(void)answers_put(&n->s->answers, &key, "", "");
+	return ask(n, b, -1, true);
+}
+
+/* Asks with the binary's debug file, which is looked for when nobody did so lately. */
+static int ask_best(struct naming *n, const struct batch *b)
+{
+	struct answer_key key = debug_file_key(&b->identity);
+	const char *known, *unused;
+	char path[PATH_MAX];
+	int r;
+
+	if (!answers_get(&n->s->answers, &key, &known, &unused)) {
+		r = ask(n, b, -1, false);
+		return r == WANTS_DEBUG_FILE ? search_debug_file(n, b) : r;
+	}
+	/* The cache may move while the lock is not held. */
+	snprintf(path, sizeof(path), "%s", known);
+	r = *path ? ask_with(n, b, path, true) : WANTS_DEBUG_FILE;
+	return r == WANTS_DEBUG_FILE ? ask(n, b, -1, true) : r;
+}
+
+/* ---- batches ----------------------------------------------------------------------------------- */
+
+static int name_batch(struct naming *n, struct batch *b)
+{
+	int r;
+
+	b->fd = r = mono_now_ns() < n->deadline ? open_file(n, b->items[0].binary, NULL)
+						: -ETIMEDOUT;
+	if (r >= 0)
+		r = ask_best(n, b);
+	b->fd = close_fd(b->fd);
+	for (size_t i = 0; i < b->n_items; i++)
+		n->left += !(r >= 0 && apply_cached(n, &b->items[i], &b->identity));
+	return r;
 }
 
 /* All items of one binary and kind. */
 static void name_group(struct naming *n, const struct item *items, size_t n_items)
 {
-	struct identity identity = identify(n, items[0].binary);
+	struct batch b = { .identity = identify(n, items[0].binary), .fd = -1 };
 	int r = 0;
 
-	for (size_t i = 0; i < n_items;) {
-		i += name_batch(n, &identity, items + i, n_items - i, &r);
-		if (r < 0) {
+	for (size_t i = 0; i < n_items; i += b.n_items) {
+		fill(&b, items + i, n_items - i);
+		if (is_poisoned(n->s, &b.identity))
+			for (size_t k = 0; k < b.n_items; k++)
+				n->left += !apply(n, &b.items[k], "", "");
+		else if (r < 0)
 			/* Not again in this call: it may be what kills the helper. */
-			n->left += (int)(n_items - i);
-			return;
-		}
+			n->left += (int)b.n_items;
+		else
+			r = name_batch(n, &b);
 	}
 }
 

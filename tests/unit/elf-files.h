@@ -105,8 +105,8 @@ static _unused_ const char *name_at(int fd, enum elf_want want, uint64_t offset)
 	_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
 	static char name[ELF_NAME_MAX];
 
-	assert_int_equal(elf_table_new(fd, want, &t), 0);
-	return elf_table_find(t, fd, offset, name) ? name : "";
+	assert_int_equal(elf_table_new(fd, -1, want, &t), 0);
+	return elf_table_find(t, fd, -1, offset, name) ? name : "";
 }
 
 static _unused_ void expect_at(const char *file, uint64_t offset, const char *name)

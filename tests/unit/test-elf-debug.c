@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "elf-files.h"
+#include "symbol/debug-file.h"
 
 /* A library with one function that .dynsym knows and two that it does not. */
 static void build_library(const char *flags)
@@ -57,8 +58,8 @@ static void names_are_counted(void **state)
 		 "objcopy --add-section .gnu_debugdata=many.mini.xz many.bare many"));
 	fd = open_file("many", O_RDONLY);
 	bare_fd = open_file("many.bare", O_RDONLY);
-	assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), 0);
-	assert_int_equal(elf_table_new(bare_fd, ELF_WANT_CODE, &bare), 0);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), 0);
+	assert_int_equal(elf_table_new(bare_fd, -1, ELF_WANT_CODE, &bare), 0);
 	assert_true(elf_table_bytes(t) >= elf_table_bytes(bare) + 2000 * (16 + 5));
 	assert_true(elf_table_bytes(t) < elf_table_bytes(bare) + 3000 * (16 + 8));
 }
@@ -88,12 +89,150 @@ static void damaged_inside(void **state)
 	expect_names("damaged", "");
 }
 
+/* ---- separate debug files ----------------------------------------------------------------------------- */
+
+static struct elf_table *table_with(int fd, int debug_fd)
+{
+	struct elf_table *t = NULL;
+
+	assert_int_equal(elf_table_new(fd, debug_fd, ELF_WANT_CODE, &t), 0);
+	return t;
+}
+
+static void expect_debug(const char *file, const char *debug, bool accepted)
+{
+	_cleanup_close_ int fd = open_file(file, O_RDONLY), debug_fd = open_file(debug, O_RDONLY),
+			    full_fd = open_file("lib.full", O_RDONLY);
+	uint64_t hidden = to_offset(full_fd, nm_address("lib.full", "hidden"));
+	uint64_t known = to_offset(full_fd, nm_address("lib.full", "known"));
+	_cleanup_(elf_table_free_p) struct elf_table *t = NULL, *bare = table_with(fd, -1);
+	char name[ELF_NAME_MAX];
+
+	assert_int_equal(elf_table_find(bare, fd, -1, hidden, name), 0);
+	assert_true(elf_table_wants_debug_file(bare));
+	if (!accepted) {
+		assert_int_equal(elf_table_new(fd, debug_fd, ELF_WANT_CODE, &t), -ESTALE);
+		return;
+	}
+	t = table_with(fd, debug_fd);
+	assert_int_equal(elf_table_find(t, fd, debug_fd, hidden, name), 1);
+	assert_string_equal(name, "hidden");
+	assert_int_equal(elf_table_find(t, fd, debug_fd, known, name), 1);
+	assert_string_equal(name, "known");
+	assert_false(elf_table_wants_debug_file(t));
+}
+
+static void separate_files(void **state)
+{
+	static const char *const linkers[] = { "bfd", "lld", "gold" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(linkers); i++) {
+		build_library("");
+		if (!run("gcc -O1 -g -shared -fPIC -fuse-ld=%s -Wl,--build-id lib.c -o lib.full",
+			 linkers[i])) {
+			print_message("left out: %s\n", linkers[i]);
+			continue;
+		}
+		must(run("strip -o bare lib.full && objcopy --only-keep-debug lib.full lib.debug"));
+		expect_debug("bare", "lib.debug", true);
+		expect_debug("bare", "lib.full", true);
+		/* Its own build-id, but nothing to give. */
+		expect_debug("bare", "bare", false);
+	}
+	/* The same source, built again with another result. */
+	must(run("gcc -O0 -g -shared -fPIC lib.c -o stale.full && objcopy --only-keep-debug "
+		 "stale.full stale.debug"));
+	expect_debug("bare", "stale.debug", false);
+	must(run("echo nothing > text"));
+	expect_debug("bare", "text", false);
+	expect_names("lib.full", "hidden");
+}
+
+/* The name is padded to four bytes; nothing but the CRC says whose the file is. */
+static void links_of_any_length(void **state)
+{
+	build_library("-Wl,--build-id=none");
+	must(run("gcc -O0 -g -shared -fPIC -Wl,--build-id=none lib.c -o stale.full"));
+	for (int len = 1; len <= 9; len++) {
+		_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
+		_cleanup_close_ int fd = -1;
+		char link[16] = "abcdefghi";
+
+		link[len] = '\0';
+		must(run("objcopy --only-keep-debug lib.full %s && strip -o linked lib.full && "
+			 "objcopy --add-gnu-debuglink=%s linked",
+			 link, link));
+		fd = open_file("linked", O_RDONLY);
+		t = table_with(fd, -1);
+		assert_string_equal(elf_table_link(t), link);
+		expect_debug("linked", link, true);
+		must(run("objcopy --only-keep-debug stale.full %s", link));
+		expect_debug("linked", link, false);
+	}
+}
+
+static void expect_link(const char *file, const char *link)
+{
+	_cleanup_close_ int fd = open_file(file, O_RDONLY);
+	_cleanup_(elf_table_free_p) struct elf_table *t = table_with(fd, -1);
+
+	assert_string_equal(elf_table_link(t), link);
+}
+
+static void hostile_links(void **state)
+{
+	static const char *const sections[] = {
+		"", "x", "abc", "abcd", "abc\\0crc", "a/b\\0crc_", "..\\0_crc_", "\\0_____"
+	};
+
+	build_library("-Wl,--build-id=none");
+	for (size_t i = 0; i < ARRAY_SIZE(sections); i++) {
+		must(run("printf '%s' > link.bin && strip -o linked lib.full && objcopy "
+			 "--add-section .gnu_debuglink=link.bin linked",
+			 sections[i]));
+		expect_link("linked", "");
+	}
+	must(run("printf 'abc\\0_crc' > link.bin && strip -o linked lib.full && objcopy "
+		 "--add-section .gnu_debuglink=link.bin linked"));
+	expect_link("linked", "abc");
+}
+
+static void places(void **state)
+{
+	static const char *const paths[DEBUG_PLACES] = { "/usr/lib/debug/.build-id/12/34ab.debug",
+							 "/opt/app/bin/a.dbg",
+							 "/opt/app/bin/.debug/a.dbg",
+							 "/usr/lib/debug/opt/app/bin/a.dbg" };
+	static const struct debug_hints hostile[] = {
+		{ "12/4ab", "" }, { "1", "" }, { "12AB", "" }, { "", "a/b" },
+		{ "", ".." },	  { "", "." }, { "", "" },
+	};
+	struct debug_hints h = { "1234ab", "a.dbg" };
+	char path[PATH_MAX];
+
+	for (unsigned i = 0; i < DEBUG_PLACES; i++) {
+		assert_true(debug_place(&h, "/opt/app/bin/a", i, path));
+		assert_string_equal(path, paths[i]);
+	}
+	assert_true(debug_place(&h, "/a", 1, path));
+	assert_string_equal(path, "/a.dbg");
+	for (unsigned i = 1; i < DEBUG_PLACES; i++)
+		assert_false(debug_place(&h, "memfd:x", i, path));
+	for (size_t k = 0; k < ARRAY_SIZE(hostile); k++)
+		for (unsigned i = 0; i < DEBUG_PLACES; i++)
+			assert_false(debug_place(&hostile[k], "/opt/a", i, path));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(functions_inside),
 		cmocka_unit_test(names_are_counted),
 		cmocka_unit_test(damaged_inside),
+		cmocka_unit_test(separate_files),
+		cmocka_unit_test(links_of_any_length),
+		cmocka_unit_test(hostile_links),
+		cmocka_unit_test(places),
 	};
 
 	if (system("command -v gcc objcopy nm strip xz >/dev/null") != 0) {

@@ -287,9 +287,9 @@ static void linkage_tables(void **state)
 		char name[ELF_NAME_MAX];
 		int callee = 0, other = 0;
 
-		assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), 0);
+		assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), 0);
 		for (uint64_t at = 0; at < 65536; at += 4)
-			if (elf_table_find(t, fd, at, name)) {
+			if (elf_table_find(t, fd, -1, at, name)) {
 				callee += streq(name, "callee@plt");
 				other += streq(name, "other@plt");
 			}
@@ -326,7 +326,7 @@ static void static_objects(void **state)
 	assert_string_equal(
 		name_at(fd, ELF_WANT_CODE, to_offset(fd, nm_address("data", "in_data"))), "");
 	/* The file's memory ends with the page that .bss ends in. */
-	assert_int_equal(elf_table_new(fd, ELF_WANT_DATA, &t), 0);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_DATA, &t), 0);
 	last = to_offset(fd, nm_address("data", "_end") - 1);
 	assert_true(elf_table_reaches(t, last));
 	assert_true(elf_table_reaches(t, last + 1));
@@ -394,7 +394,7 @@ static void endless_tables(void **state)
 			s.sh_size = 1ULL << 40;
 			patch("sparse", at, &s, sizeof(s));
 		}
-		assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), -EFBIG);
+		assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), -EFBIG);
 	}
 	alarm(0);
 }
@@ -431,12 +431,12 @@ static void build_ids(void **state)
 	must(run("gcc -shared -fPIC -Wl,--build-id=0x0123456789abcdef lib.c -o id.so"));
 	must(run("gcc -shared -fPIC -Wl,--build-id=none lib.c -o noid.so"));
 	fd = open_file("id.so", O_RDONLY);
-	assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), 0);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), 0);
 	assert_string_equal(elf_table_build_id(t), "0123456789abcdef");
 	t = elf_table_free(t);
 	close_fd(fd);
 	fd = open_file("noid.so", O_RDONLY);
-	assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), 0);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), 0);
 	assert_string_equal(elf_table_build_id(t), "");
 }
 
@@ -482,9 +482,9 @@ static void other_machines(void **state)
 		char name[ELF_NAME_MAX];
 		int found = 0;
 
-		assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), 0);
+		assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), 0);
 		for (uint64_t at = 0; at < 65536 * 4; at += 4)
-			found += elf_table_find(t, fd, at, name) && streq(name, "second");
+			found += elf_table_find(t, fd, -1, at, name) && streq(name, "second");
 		assert_true(found > 1);
 	} else {
 		print_message("left out: big endian\n");
@@ -498,15 +498,15 @@ static void not_elf(void **state)
 
 	write_file("text", "#!/bin/sh\nexit 0\n");
 	fd = open_file("text", O_RDONLY);
-	assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), -ENOEXEC);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), -ENOEXEC);
 	close_fd(fd);
 	write_file("text", "");
 	fd = open_file("text", O_RDONLY);
-	assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), -ENOEXEC);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), -ENOEXEC);
 	close_fd(fd);
 	must(run("echo 'int x;' > o.c && gcc -c o.c -o o.o"));
 	fd = open_file("o.o", O_RDONLY);
-	assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), -ENOEXEC);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), -ENOEXEC);
 }
 
 /* Every lookup must end, without a crash and without a name that is not text. */
@@ -517,10 +517,10 @@ static void look_around(int fd)
 	for (int want = ELF_WANT_CODE; want <= ELF_WANT_DATA; want++) {
 		_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
 
-		if (elf_table_new(fd, (enum elf_want)want, &t) < 0)
+		if (elf_table_new(fd, -1, (enum elf_want)want, &t) < 0)
 			continue;
 		for (uint64_t at = 0; at < 20000; at += 499)
-			if (elf_table_find(t, fd, at, name))
+			if (elf_table_find(t, fd, -1, at, name))
 				assert_true(strlen(name) < ELF_NAME_MAX);
 	}
 }

@@ -271,6 +271,45 @@ static void test_deadline_met(void **state)
 	assert_true(ask(o, NULL, &id, NSEC_PER_SEC) < 0);
 }
 
+/* A debug file is not the file; it is its author who counts. */
+static void test_debug_file(void **state)
+{
+	_cleanup_(opener_unref_p) struct opener *o = NULL;
+	char path[128];
+	struct open_request rq = { .proc_fd = proc_fd,
+				   .path = path,
+				   .identity = { .ino = 1, .author = 1000 },
+				   .debug = true };
+	static const struct {
+		uid_t owner;
+		mode_t mode;
+		int result;
+	} cases[] = {
+		{ 0, 0644, 0 },
+		{ 1000, 0644, 0 },
+		{ 1001, 0644, -ESTALE },
+		{ 0, 0666, -ESTALE },
+	};
+	struct stat st;
+
+	assert_int_equal(opener_new(&o), 0);
+	put("debug", "x", 1);
+	snprintf(path, sizeof(path), "%s/debug", dir);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int fd;
+
+		if (chown(path, cases[i].owner, cases[i].owner) < 0)
+			skip();
+		assert_int_equal(chmod(path, cases[i].mode), 0);
+		fd = open_with_deadline(o, &rq, NSEC_PER_SEC, &st);
+		close_fd(fd);
+		assert_int_equal(MIN(fd, 0), cases[i].result);
+	}
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0644), 0);
+	assert_int_equal(open_with_deadline(o, &rq, NSEC_PER_SEC, &st), -EMEDIUMTYPE);
+}
+
 /* A FUSE filesystem whose server has fallen asleep. Returns its descriptor: closing it wakes all who wait. */
 static int mount_hanging(const char *at)
 {
@@ -353,10 +392,10 @@ static void test_deadline_missed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mountinfo),	cmocka_unit_test(test_own_files),
-		cmocka_unit_test(test_regular_only),	cmocka_unit_test(test_root),
-		cmocka_unit_test(test_identity),	cmocka_unit_test(test_deadline_met),
-		cmocka_unit_test(test_deadline_missed),
+		cmocka_unit_test(test_mountinfo),    cmocka_unit_test(test_own_files),
+		cmocka_unit_test(test_regular_only), cmocka_unit_test(test_root),
+		cmocka_unit_test(test_identity),     cmocka_unit_test(test_deadline_met),
+		cmocka_unit_test(test_debug_file),   cmocka_unit_test(test_deadline_missed),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

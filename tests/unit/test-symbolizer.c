@@ -269,7 +269,7 @@ static void copied_build_id(void **state)
 	struct fixture *f = fixture_new(0);
 	uint32_t copy, real;
 
-	assert_int_equal(elf_table_new(fd, ELF_WANT_CODE, &t), 0);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), 0);
 	assert_string_not_equal(elf_table_build_id(t), "");
 	copy = add_frame(f, add_binary_of(f, KEY_GARBAGE, elf_table_build_id(t), 0, 1000), offset);
 	assert_int_equal(name_all(f, 20), 0);
