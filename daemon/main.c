@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 			fputs(usage, stdout);
 			return EXIT_SUCCESS;
 		case OPT_HELPER:
-			return parser_main(atoi(optarg));
+			return parser_main(optarg);
 		default:
 			fputs("Try sysprofd --help.\n", stderr);
 			return EXIT_USAGE;

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -76,20 +75,10 @@ static void reap_abandoned(struct helper_process *h)
 			h->abandoned[i] = h->abandoned[--h->n_abandoned];
 }
 
-static void limit_memory(pid_t pid, uint64_t bytes)
+static int spawn(int fd, uint64_t memory, pid_t *ret)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	struct rlimit limit = { bytes, bytes };
-
-	/* From here, so that the option needs no way of its own. Nothing is parsed before it is set. */
-	(void)prlimit(pid, RLIMIT_AS, &limit, NULL);
-#endif
-}
-
-static int spawn(int fd, pid_t *ret)
-{
-	static char *const argv[] = { (char *)"sysprofd-symbol", (char *)"--symbol-helper",
-				      (char *)"3", NULL };
+	char how[32];
+	char *const argv[] = { (char *)"sysprofd-symbol", (char *)"--symbol-helper", how, NULL };
 	static char *const no_env[] = { NULL };
 	char *const *env = no_env;
 	posix_spawn_file_actions_t actions;
@@ -100,6 +89,7 @@ static int spawn(int fd, pid_t *ret)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	env = environ;
 #endif
+	snprintf(how, sizeof(how), "%d:%llu", HELPER_FD, (unsigned long long)memory);
 	sigemptyset(&none);
 	sigfillset(&all);
 	r = posix_spawnattr_init(&attr);
@@ -136,14 +126,13 @@ static int start(struct helper_process *h)
 		h->channel.fd = -1;
 		return r;
 	}
-	r = spawn(pair[1], &h->pid);
+	r = spawn(pair[1], h->memory, &h->pid);
 	close_fd(pair[1]);
 	if (r < 0) {
 		h->pid = 0;
 		channel_done(&h->channel);
 		return r;
 	}
-	limit_memory(h->pid, h->memory);
 	return 0;
 }
 

@@ -6,7 +6,7 @@
  */
 #include <fcntl.h>
 #include <malloc.h>
-#include <signal.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -16,6 +16,7 @@
 #include "helper/limits.h"
 #include "parser/internal.h"
 #include "parser/parser.h"
+#include "parser/sandbox.h"
 
 /* ---- answering --------------------------------------------------------------------------------- */
 
@@ -114,9 +115,9 @@ static void renew_cpu_limit(void)
 	setrlimit(RLIMIT_CPU, &limit);
 }
 
-static int isolate(int fd)
+/* Nothing of the daemon's stays open. */
+static int close_others(int fd)
 {
-	struct rlimit none = { 0, 0 };
 	int null;
 
 	/* The daemon's descriptors are close-on-exec; this is for those that are not. */
@@ -137,12 +138,6 @@ static int isolate(int fd)
 			return negative_errno();
 	}
 	close_fd(null);
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return negative_errno();
-	/* A core file would hold parts of a stranger's file. */
-	setrlimit(RLIMIT_CORE, &none);
-	prctl(PR_SET_DUMPABLE, 0);
-	prctl(PR_SET_NAME, "sysprofd-symbol");
 	return 0;
 }
 
@@ -171,15 +166,19 @@ static int turn(struct channel *c, struct names *n, int *debug_fd)
 	return r;
 }
 
-int parser_main(int fd)
+int parser_main(const char *how)
 {
+	unsigned long long memory = 0;
 	struct channel channel;
 	struct names *names;
-	int debug_fd = -1, r;
+	int fd = -1, debug_fd = -1, r;
 
-	if (fd < 3 || isolate(fd) < 0)
+	if (sscanf(how, "%d:%llu", &fd, &memory) != 2 || fd < 3 || close_others(fd) < 0)
 		return EXIT_FAILURE;
 	if (names_new(&names) < 0 || channel_init(&channel, fd, HELPER_REQUEST_MAX) < 0)
+		return EXIT_FAILURE;
+	prctl(PR_SET_NAME, "sysprofd-symbol");
+	if (sandbox_enter(memory) < 0)
 		return EXIT_FAILURE;
 	do
 		r = turn(&channel, names, &debug_fd);

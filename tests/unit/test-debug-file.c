@@ -214,7 +214,7 @@ int main(int argc, char **argv)
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
-		return parser_main(atoi(argv[2]));
+		return parser_main(argv[2]);
 	if (system("command -v gcc objcopy nm strip >/dev/null") != 0) {
 		print_message("SKIP: gcc and binutils are needed to build the inputs\n");
 		return 0;

@@ -232,6 +232,29 @@ static void names_frames_and_locks(void **state)
 	fixture_free(f);
 }
 
+/* What the sandbox is, test-sandbox tells; here: that the parser is in one. */
+static void helper_is_confined(void **state)
+{
+	struct fixture *f = fixture_new(0);
+	_cleanup_(strbuf_done) struct strbuf b = {};
+	char path[64];
+
+	add_frame(f, add_binary(f, KEY_SELF, "", 10), own_offset(exported_function));
+	assert_int_equal(name_all(f, 20), 0);
+	snprintf(path, sizeof(path), "/proc/%d/status", stats(f).helper_pid);
+	assert_int_equal(read_file_at(AT_FDCWD, path, 16384, &b), 0);
+	assert_non_null(strstr(b.data, "CapPrm:\t0000000000000000"));
+	assert_non_null(strstr(b.data, "NoNewPrivs:\t1"));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	assert_non_null(strstr(b.data, "Seccomp:\t2"));
+	snprintf(path, sizeof(path), "/proc/%d/limits", stats(f).helper_pid);
+	b.len = 0;
+	assert_int_equal(read_file_at(AT_FDCWD, path, 16384, &b), 0);
+	assert_non_null(strstr(b.data, "Max address space         1073741824"));
+#endif
+	fixture_free(f);
+}
+
 static void many_offsets(void **state)
 {
 	struct fixture *f = fixture_new(0);
@@ -520,22 +543,16 @@ static void cache_is_bounded(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_frames_and_locks),
-		cmocka_unit_test(many_offsets),
-		cmocka_unit_test(wrong_file),
-		cmocka_unit_test(copied_build_id),
-		cmocka_unit_test(hostile_files),
-		cmocka_unit_test(killed_while_idle),
-		cmocka_unit_test(hung_helper),
-		cmocka_unit_test(killed_at_work),
-		cmocka_unit_test(short_deadline),
-		cmocka_unit_test(vdso_is_named),
-		cmocka_unit_test(hostile_messages),
-		cmocka_unit_test(decoding_is_bounded),
-		cmocka_unit_test(cache_is_bounded),
+		cmocka_unit_test(names_frames_and_locks), cmocka_unit_test(helper_is_confined),
+		cmocka_unit_test(many_offsets),		  cmocka_unit_test(wrong_file),
+		cmocka_unit_test(copied_build_id),	  cmocka_unit_test(hostile_files),
+		cmocka_unit_test(killed_while_idle),	  cmocka_unit_test(hung_helper),
+		cmocka_unit_test(killed_at_work),	  cmocka_unit_test(short_deadline),
+		cmocka_unit_test(vdso_is_named),	  cmocka_unit_test(hostile_messages),
+		cmocka_unit_test(decoding_is_bounded),	  cmocka_unit_test(cache_is_bounded),
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
-		return parser_main(atoi(argv[2]));
+		return parser_main(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
