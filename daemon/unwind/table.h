@@ -41,7 +41,8 @@ struct table {
 	uint32_t n_leaves, n_index;
 	uint32_t root; /* node, perhaps with UNWIND_ROOT_DEEP */
 	uint32_t rows; /* for people: what was compiled */
-	uint64_t pad[8];
+	uint64_t functions, damaged; /* that have rows, and that could not be read */
+	uint64_t pad[6];
 };
 static_assert(sizeof(struct table) == 128, "written to disk");
 

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Unwind tables of whole files, installed and built here. The truth is elfutils' (unwind-truth.h). */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <stdio.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+
+#include "unwind-truth.h"
+
+#if defined(__x86_64__)
+#define MULTIARCH "x86_64-linux-gnu"
+#else
+#define MULTIARCH "aarch64-linux-gnu"
+#endif
+
+static char dir[64];
+
+/* ---- building ---------------------------------------------------------------------------------- */
+
+static bool run(const char *fmt, ...)
+{
+	char command[4096];
+	va_list ap;
+	int n;
+
+	n = snprintf(command, sizeof(command), "cd %s && exec 2>>log && ", dir);
+	va_start(ap, fmt);
+	vsnprintf(command + n, sizeof(command) - (size_t)n, fmt, ap);
+	va_end(ap);
+	return system(command) == 0;
+}
+
+static void must(bool ok)
+{
+	if (!ok) {
+		run("cat log >&2");
+		fail_msg("a test input could not be built, see %s/log", dir);
+	}
+}
+
+static FILE *open_new(const char *name)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	assert_non_null(f);
+	return f;
+}
+
+static void write_file(const char *name, const char *text)
+{
+	FILE *f = open_new(name);
+
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+static int open_file(const char *name, int flags)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, flags | O_CLOEXEC);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static uint64_t nm_address(const char *file, const char *symbol)
+{
+	char command[512], line[512], name[256];
+	uint64_t found = 0, address;
+	FILE *f;
+
+	snprintf(command, sizeof(command), "nm %s/%s", dir, file);
+	f = popen(command, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx %*c %255s", &address, name) == 2 && streq(name, symbol))
+			found = address;
+	pclose(f);
+	if (!found)
+		fail_msg("%s has no symbol %s", file, symbol);
+	return found;
+}
+
+static uint64_t header_offset(int fd)
+{
+	Elf64_Ehdr e;
+	Elf64_Phdr p;
+
+	assert_int_equal(pread(fd, &e, sizeof(e), 0), sizeof(e));
+	for (int i = 0; i < e.e_phnum; i++) {
+		assert_int_equal(pread(fd, &p, sizeof(p), (off_t)(e.e_phoff + i * sizeof(p))),
+				 sizeof(p));
+		if (p.p_type == PT_GNU_EH_FRAME)
+			return p.p_offset;
+	}
+	fail_msg("no .eh_frame_hdr");
+	return 0;
+}
+
+static void compare(const char *name, bool debug)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	compare_file(path, debug);
+}
+
+static void compare_tables(const char *a, const char *b)
+{
+	_cleanup_close_ int x = open_file(a, O_RDONLY), y = open_file(b, O_RDONLY);
+	_cleanup_free_ struct table *t = NULL, *u = NULL;
+
+	assert_int_equal(table_compile(x, &t), 0);
+	assert_int_equal(table_compile(y, &u), 0);
+	assert_true(t->functions > 0);
+	assert_int_equal(t->functions, u->functions);
+	assert_int_equal(t->bytes, u->bytes);
+	assert_memory_equal(t, u, t->bytes);
+}
+
+static uint8_t rule_at(const struct table *t, uint64_t vaddr)
+{
+	return table_find(t, (uint32_t)(vaddr - t->base))->cfa;
+}
+
+/* ---- files that are there ---------------------------------------------------------------------- */
+
+static void installed(void **state)
+{
+	static const char *const libraries[] = { "libc.so.6", "libm.so.6", "libstdc++.so.6",
+						 "libcrypto.so.3", "libgcc_s.so.1" };
+	static const char *const programs[] = { "/bin/bash", "/usr/bin/perl", "/usr/bin/python3",
+						"/proc/self/exe" };
+	char path[256];
+	int n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(libraries); i++)
+		for (int usr = 0; usr < 2; usr++) {
+			snprintf(path, sizeof(path), "%s/lib/%s/%s", usr ? "/usr" : "", MULTIARCH,
+				 libraries[i]);
+			if (access(path, R_OK) < 0)
+				continue;
+			compare_file(path, false);
+			n++;
+			break;
+		}
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
+		if (access(programs[i], R_OK) == 0) {
+			compare_file(programs[i], false);
+			n++;
+		}
+	assert_true(n >= 3);
+}
+
+static void vdso(void **state)
+{
+	const Elf64_Ehdr *e = (const Elf64_Ehdr *)getauxval(AT_SYSINFO_EHDR);
+	FILE *f = open_new("vdso");
+
+	if (!e)
+		skip();
+	assert_int_equal(fwrite(e, e->e_shoff + (uint64_t)e->e_shnum * e->e_shentsize, 1, f), 1);
+	assert_int_equal(fclose(f), 0);
+	compare("vdso", false);
+}
+
+/* ---- files that are built ---------------------------------------------------------------------- */
+
+static const char calls_c[] =
+	"#include <signal.h>\n#include <stdlib.h>\n#include <string.h>\n"
+	"void use(void *p);\n"
+	"volatile int v;\n"
+	"__attribute__((noinline)) void use(void *p) { v = p != 0; }\n"
+	"__attribute__((noinline)) int leaf(int x) { return x * 3; }\n"
+	"__attribute__((noinline)) int many(int a, int b, int c, int d, int e, int f, int g, int "
+	"h) {\n"
+	"	char big[70000]; use(big); return a + b * c - d + leaf(e) * f + leaf(g) + h; }\n"
+	"__attribute__((noinline)) int alloca_(int n) { int a[n]; use(a); return a[0]; }\n"
+	"__attribute__((noinline)) int aligned(int n) {\n"
+	"	_Alignas(64) float x[64]; int a[n]; use(x); use(a); return (int)x[1] + a[n - 1]; "
+	"}\n"
+	"__attribute__((noinline, noreturn)) void end(int n) { use(&n); exit(n); }\n"
+	"__attribute__((noinline)) int rec(int n) { return n ? rec(n - 1) + leaf(n) : leaf(n); }\n"
+	"int main(int argc, char **argv) { char b[256]; memset(b, argc, sizeof(b)); use(b);\n"
+	"	if (argc > 5) end(argc); signal(SIGUSR1, SIG_IGN);\n"
+	"	return many(1, 2, 3, 4, 5, 6, 7, 8) + alloca_(argc) + aligned(argc) + rec(9); }\n";
+
+static const char throws_cc[] =
+	"#include <string>\n#include <vector>\nstruct X { ~X(); int i; }; X::~X() { i = 0; }\n"
+	"static int f(int n) { X x; if (n > 3) throw std::string(\"x\"); return n + x.i; }\n"
+	"int main(int argc, char **) { std::vector<std::string> s(9);\n"
+	"	try { return f(argc); } catch (std::string &e) { return (int)(e.size() + "
+	"s.size()); } }\n";
+
+static void built(void **state)
+{
+	static const char *const commands[] = {
+		"gcc -O0 calls.c",
+		"gcc -O2 calls.c",
+		"gcc -O2 -fno-omit-frame-pointer calls.c",
+		"gcc -O3 -mavx2 calls.c",
+		"clang -O2 calls.c",
+		"clang -O3 -mavx2 calls.c",
+		"gcc -O2 -no-pie -fno-pie calls.c",
+		"gcc -O2 -fuse-ld=gold calls.c",
+		"clang -O2 -fuse-ld=lld calls.c",
+		"gcc -O2 -static calls.c",
+		"gcc -O2 -static-pie calls.c",
+		"musl-gcc -O2 calls.c",
+		"musl-gcc -O2 -static calls.c",
+		"gcc -O2 -Wl,-z,lazy -fcf-protection=none calls.c",
+		"gcc -O2 -Wl,-z,noseparate-code calls.c",
+		"gcc -O2 -Wl,-z,max-page-size=65536 calls.c",
+		"gcc -O2 -Wl,--no-eh-frame-hdr -static calls.c",
+		"g++ -O2 throws.cc",
+		"clang++ -O1 -fuse-ld=lld throws.cc",
+		"gcc -O2 -shared -fPIC -Wl,-Ttext-segment=0x340000000 calls.c",
+	};
+	int n = 0;
+
+	write_file("calls.c", calls_c);
+	write_file("throws.cc", throws_cc);
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		if (!run("%s -o built", commands[i])) {
+			print_message("left out: %s\n", commands[i]);
+			continue;
+		}
+		print_message("%s: ", commands[i]);
+		compare("built", false);
+		n++;
+	}
+	assert_true(n >= 10);
+}
+
+/* Clang makes code for any machine, and lld links it. */
+static void other_machine(void **state)
+{
+	static const char code_c[] =
+		"int g(int *); int leaf(int x) { return x * 3; }\n"
+		"int f(int x) { int a[100]; g(a); return a[x] + 1; }\n"
+		"int va(int n) { int a[n]; g(a); return a[0]; }\n"
+		"int big(int n) { char a[70000]; return g((int *)a) + a[n]; }\n";
+	static const char *const flags[] = { "", "-mbranch-protection=standard",
+					     "-fno-omit-frame-pointer", "-fomit-frame-pointer" };
+
+	write_file("code.c", code_c);
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+		if (!run("clang --target=aarch64-linux-gnu -O2 -fPIC %s -c code.c -o code.o && "
+			 "ld.lld -shared --eh-frame-hdr code.o -o arm64.so",
+			 flags[i])) {
+			print_message("left out: arm64\n");
+			skip();
+		}
+		compare("arm64.so", false);
+	}
+}
+
+/* ---- other places ------------------------------------------------------------------------------ */
+
+static void debug_frame(void **state)
+{
+	static const char *const compressions[] = { "none", "zlib", "zstd" };
+	int n = 0;
+
+	write_file("plain.c", "int g(int *); int leaf(int x) { return x * 3; }\n"
+			      "int f(int x) { int a[100]; g(a); return a[x] + leaf(a[0]); }\n"
+			      "int va(int n) { int a[n]; g(a); return a[0]; }\n"
+			      "int g(int *p) { return *p; }\nvoid _start(void) { va(3); }\n");
+	for (size_t i = 0; i < ARRAY_SIZE(compressions); i++) {
+		if (!run("gcc -g -gz=%s -O1 -fno-asynchronous-unwind-tables -nostdlib -static "
+			 "-fno-stack-protector -fno-inline plain.c -o plain",
+			 compressions[i]) ||
+		    !run("readelf -SW plain | grep -q debug_frame && "
+			 "! readelf -SW plain | grep -q eh_frame")) {
+			print_message("left out: -gz=%s\n", compressions[i]);
+			continue;
+		}
+		/* What elfutils was built with need not know each compression. */
+		must(run("cp plain open; objcopy --decompress-debug-sections plain open || true"));
+		compare_tables("plain", "open");
+		compare("open", true);
+		n++;
+	}
+	assert_true(n >= 2);
+}
+
+/* Without section headers the program headers lead to the same. */
+static void no_sections(void **state)
+{
+	_cleanup_close_ int fd = -1;
+	Elf64_Ehdr e;
+
+	write_file("calls.c", calls_c);
+	must(run("gcc -O2 calls.c -o whole && cp whole bare"));
+	fd = open_file("bare", O_RDWR);
+	assert_int_equal(pread(fd, &e, sizeof(e), 0), sizeof(e));
+	e.e_shoff = 0;
+	e.e_shnum = e.e_shstrndx = 0;
+	assert_int_equal(pwrite(fd, &e, sizeof(e), 0), sizeof(e));
+	compare("bare", false);
+	compare_tables("bare", "whole");
+}
+
+/* What .eh_frame_hdr sorts, and what is sorted here. */
+static void sorted_here(void **state)
+{
+	_cleanup_close_ int fd = -1;
+	uint64_t at;
+	uint8_t none = DW_EH_PE_omit;
+
+	write_file("throws.cc", throws_cc);
+	must(run("g++ -O2 throws.cc -o whole && cp whole unsorted"));
+	fd = open_file("unsorted", O_RDWR);
+	at = header_offset(fd);
+	assert_int_equal(pwrite(fd, &none, 1, (off_t)at + 3), 1);
+	compare_tables("unsorted", "whole");
+	/* A header whose order is wrong is not used. */
+	must(run("cp whole unsorted"));
+	close_fd(fd);
+	fd = open_file("unsorted", O_RDWR);
+	assert_int_equal(pwrite(fd, "\x7f\xff\xff\x7f", 4, (off_t)at + 12), 4);
+	compare_tables("unsorted", "whole");
+}
+
+/* ---- code without call frame information ------------------------------------------------------- */
+
+static const char bare_s[] =
+	".text\n.globl _start, inner, handler, restorer\n"
+	"handler: .cfi_startproc\n nop\n ret\n.cfi_endproc\n.fill 30, 1, 0x90\n"
+	"restorer: mov $15, %rax\n syscall\n.fill 13, 1, 0x90\n"
+	"restorer2: mov $15, %eax\n syscall\n.fill 20, 1, 0x90\n"
+	"_start: xor %ebp, %ebp\n call inner\n hlt\n.fill 100, 1, 0x90\n"
+	"inner: .cfi_startproc\n ret\n.cfi_endproc\n";
+
+static void known_by_code(void **state)
+{
+	_cleanup_free_ struct table *t = NULL;
+	_cleanup_close_ int fd = -1;
+	uint64_t start, at;
+
+	write_file("bare.s", bare_s);
+	if (!run("gcc -nostdlib -static -no-pie bare.s -o bare"))
+		skip();
+	fd = open_file("bare", O_RDONLY);
+	assert_int_equal(table_compile(fd, &t), 0);
+	start = nm_address("bare", "_start");
+	assert_int_equal(rule_at(t, start - 1), UNWIND_NONE);
+	assert_int_equal(rule_at(t, start), UNWIND_END);
+	assert_int_equal(rule_at(t, start + 63), UNWIND_END);
+	assert_int_equal(rule_at(t, start + 64), UNWIND_NONE);
+	at = nm_address("bare", "restorer");
+	assert_int_equal(rule_at(t, at - 2), UNWIND_NONE);
+	assert_int_equal(rule_at(t, at - 1), UNWIND_SIGNAL);
+	assert_int_equal(rule_at(t, at + 8), UNWIND_SIGNAL);
+	assert_int_equal(rule_at(t, at + 9), UNWIND_NONE);
+	at = nm_address("bare", "restorer2");
+	assert_int_equal(rule_at(t, at - 2), UNWIND_NONE);
+	assert_int_equal(rule_at(t, at - 1), UNWIND_SIGNAL);
+	assert_int_equal(rule_at(t, at + 6), UNWIND_SIGNAL);
+	assert_int_equal(rule_at(t, at + 7), UNWIND_NONE);
+	assert_int_equal(rule_at(t, nm_address("bare", "handler")), UNWIND_SP);
+	assert_int_equal(rule_at(t, nm_address("bare", "inner")), UNWIND_SP);
+}
+
+static void several_segments(void **state)
+{
+	_cleanup_free_ struct table *t = NULL;
+	_cleanup_close_ int fd = -1;
+
+	write_file("two.c", "int g(int *p);\n"
+			    "__attribute__((section(\".far\"))) int f(int x) { int a[9]; return "
+			    "g(a) + a[x]; }\n"
+			    "int g(int *p) { return *p + 1; }\nvoid _start(void) { f(1); }\n");
+	write_file("two.ld",
+		   "ENTRY(_start) PHDRS { a PT_LOAD FLAGS(5); b PT_LOAD FLAGS(5); c PT_LOAD "
+		   "FLAGS(4); }\n"
+		   "SECTIONS { . = 0x400000 + SIZEOF_HEADERS; .text : { *(.text*) } :a\n"
+		   " . = 0x900000 + 0x10; .far : { *(.far) } :b\n . = 0xa00000; .eh_frame : { "
+		   "*(.eh_frame) } :c }\n");
+	must(run("gcc -O1 -fno-inline -ffreestanding -nostdlib -static -no-pie -fno-pie "
+		 "-Wl,--build-id=none -Wl,-T,two.ld two.c -o two"));
+	fd = open_file("two", O_RDONLY);
+	assert_int_equal(table_compile(fd, &t), 0);
+	assert_int_equal(t->n_segments, 2);
+	assert_int_equal(rule_at(t, nm_address("two", "f")), UNWIND_SP);
+	assert_int_equal(rule_at(t, nm_address("two", "g")), UNWIND_SP);
+	assert_int_equal(rule_at(t, 0x800000), UNWIND_NONE);
+	compare("two", false);
+}
+
+/* ------------------------------------------------------------------------------------------------ */
+
+static int set_up(void **state)
+{
+	snprintf(dir, sizeof(dir), "/tmp/test-unwind-truth-XXXXXX");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *f)
+{
+	return remove(path);
+}
+
+static int clean_up(void **state)
+{
+	return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(installed),
+		cmocka_unit_test(vdso),
+		cmocka_unit_test(built),
+		cmocka_unit_test(other_machine),
+		cmocka_unit_test(debug_frame),
+		cmocka_unit_test(no_sections),
+		cmocka_unit_test(sorted_here),
+		cmocka_unit_test(known_by_code),
+		cmocka_unit_test(several_segments),
+	};
+
+	/* Any file, by hand. */
+	for (int i = 1; i < argc; i++)
+		compare_file(argv[i], false);
+	return argc > 1 ? 0 : cmocka_run_group_tests(tests, set_up, clean_up);
+}
