@@ -24,23 +24,33 @@ static bool is_hex(char c)
 	return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* Whether s[0..len) is one suffix that a compiler gives to a copy or a part of a function. */
+/*
+ * Whether s[0..len) is one suffix that a compiler gives to a copy or a part of a function, or Go to one of its calling
+ * conventions. What always has a number is none without: ".part" may be a function of Go's.
+ */
 static bool is_clone_suffix(const char *s, size_t len)
 {
-	static const char *const words[] = {
-		"cold",	      "part",  "isra", "constprop", "lto_priv",
-		"localalias", "clone", "llvm", "__uniq",
+	static const struct {
+		const char *word;
+		bool alone, numbered;
+	} suffixes[] = {
+		{ "cold", true, true },		{ "localalias", true, true },
+		{ "part", false, true },	{ "isra", false, true },
+		{ "constprop", false, true },	{ "lto_priv", false, true },
+		{ "clone", false, true },	{ "llvm", false, true },
+		{ "__uniq", false, true },	{ "abi0", true, false },
+		{ "abiinternal", true, false },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		size_t n = strlen(words[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+		size_t n = strlen(suffixes[i].word);
 
-		if (len < n + 1 || memcmp(s + 1, words[i], n))
+		if (len < n + 1 || memcmp(s + 1, suffixes[i].word, n))
 			continue;
 		if (len == n + 1)
-			return true;
+			return suffixes[i].alone;
 		/* A number follows; LLVM's are hashes and may be hexadecimal. */
-		if (s[n + 1] != '.' || len == n + 2)
+		if (!suffixes[i].numbered || s[n + 1] != '.' || len == n + 2)
 			continue;
 		for (n += 2; n < len && is_hex(s[n]); n++)
 			;

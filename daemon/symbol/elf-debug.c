@@ -64,23 +64,6 @@ static int read_other(const struct elf_reader *main, int fd, enum symbol_strings
 
 /* ---- .gnu_debugdata --------------------------------------------------------------------------------- */
 
-static bool find_section(const struct elf_reader *r, const char *name, GElf_Shdr *ret)
-{
-	Elf_Scn *scn = NULL;
-	size_t names;
-
-	if (elf_getshdrstrndx(r->elf, &names) < 0)
-		return false;
-	while ((scn = elf_nextscn(r->elf, scn))) {
-		const char *s = gelf_getshdr(scn, ret) ? elf_strptr(r->elf, names, ret->sh_name)
-						       : NULL;
-
-		if (s && streq(s, name) && ret->sh_type == SHT_PROGBITS)
-			return true;
-	}
-	return false;
-}
-
 /* One turn of the decoder: what it made goes to out. 1 when all is unpacked. */
 static int unpack_some(lzma_stream *z, int out, lzma_action action)
 {
@@ -169,7 +152,7 @@ int elf_read_debugdata(struct elf_reader *r)
 	GElf_Shdr s;
 	int q;
 
-	if (!find_section(r, ".gnu_debugdata", &s))
+	if (!elf_find_section(r, ".gnu_debugdata", &s))
 		return 0;
 	q = unpack_section(r, &s, &fd);
 	if (q >= 0)
@@ -192,7 +175,7 @@ void elf_read_link(struct elf_reader *r)
 	size_t len, size;
 	GElf_Shdr s;
 
-	if (!find_section(r, ".gnu_debuglink", &s))
+	if (!elf_find_section(r, ".gnu_debuglink", &s))
 		return;
 	size = MIN(s.sh_size, sizeof(buf));
 	if (s.sh_offset > INT64_MAX || pread_full(r->fd, buf, size, s.sh_offset) < 0)

@@ -52,6 +52,16 @@ struct range {
 	uint64_t start, end;
 };
 
+/* Go's own table of functions, in the file. */
+struct go_table {
+	uint64_t n; /* functions; 0: no table */
+	uint64_t text; /* what addresses count from */
+	uint64_t entries, records;
+	struct range names;
+	uint32_t entry_word; /* bytes of each of the two numbers of an entry */
+	bool big_endian;
+};
+
 struct elf_table {
 	enum elf_want want;
 	uint64_t base; /* lowest vaddr of a PT_LOAD */
@@ -64,6 +74,7 @@ struct elf_table {
 	size_t n_symbols, cap_symbols;
 	struct range strings[STRINGS_N]; /* string tables in their files */
 	char *text; /* the one of .gnu_debugdata, which is in no file as it is */
+	struct go_table go; /* of stripped programs */
 	bool stripped; /* has no .symtab of its own */
 	bool has_debug_file;
 	char link[NAME_MAX + 1]; /* .gnu_debuglink: the debug file's base name, or "" */
@@ -93,6 +104,9 @@ static inline void elf_end_p(Elf **elf)
 int elf_index_sections(struct elf_reader *r);
 void elf_read_build_id(Elf *elf, char ret[static 2 * ELF_BUILD_ID_MAX + 1]);
 bool elf_vaddr_to_offset(const struct elf_table *t, uint64_t vaddr, uint64_t *ret);
+bool elf_offset_to_vaddr(const struct elf_table *t, uint64_t offset, uint64_t *ret);
+bool elf_is_code(const struct elf_table *t, uint64_t vaddr);
+bool elf_find_section(const struct elf_reader *r, const char *name, GElf_Shdr *ret);
 /* Reads bytes and converts records of a type to this machine's order in place. */
 int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_t len,
 		     uint64_t offset);
@@ -106,8 +120,12 @@ int elf_read_debugdata(struct elf_reader *r);
 void elf_read_link(struct elf_reader *r);
 /* Adds what the debug file holds. -ESTALE: it is not this file's, or of no use. */
 int elf_read_debug_file(struct elf_reader *r);
+/* Finds Go's table of functions, if there is one. */
+void elf_read_go(struct elf_reader *r);
+int elf_go_find(const struct go_table *g, int fd, uint64_t vaddr, char *buf, size_t size);
 /* Adds symbols for linkage tables, by .dynsym's names. Results as above. */
 int elf_read_plt(struct elf_reader *r);
+int elf_read_string(int fd, const struct range *strings, uint64_t at, char *buf, size_t size);
 /* Reads a symbol's NUL-terminated name. -EBADMSG when it lies outside or has no end. */
 int elf_read_name(const struct elf_table *t, int fd, int debug_fd, const struct symbol *s,
 		  char *buf, size_t size);

@@ -24,28 +24,10 @@ int elf_read_records(const struct elf_reader *r, Elf_Type type, void *buf, size_
 	return gelf_xlatetom(r->elf, &data, &data, r->encoding) ? 0 : -EBADMSG;
 }
 
-int elf_read_name(const struct elf_table *t, int fd, int debug_fd, const struct symbol *s,
-		  char *buf, size_t size)
+/* A NUL within n bytes, or cut when they are as many as were asked for. */
+static int end_string(char *buf, ssize_t n, size_t size)
 {
-	const struct range *strings = &t->strings[s->strings];
-	uint64_t left;
-	ssize_t n;
-
-	if (strings->end <= strings->start || s->name >= strings->end - strings->start)
-		return -EBADMSG;
-	left = strings->end - strings->start - s->name;
-	if (s->strings == STRINGS_TEXT) {
-		n = (ssize_t)MIN(left, size);
-		memcpy(buf, t->text + s->name, (size_t)n);
-	} else {
-		do
-			n = pread(s->strings == STRINGS_DEBUG ? debug_fd : fd, buf, MIN(left, size),
-				  (off_t)(strings->start + s->name));
-		while (n < 0 && errno == EINTR);
-		if (n < 0)
-			return negative_errno();
-	}
-	if (!n || !buf[0])
+	if (n <= 0 || !buf[0])
 		return -EBADMSG;
 	if (!memchr(buf, '\0', (size_t)n)) {
 		/* Cut what is longer than any compiler makes; refuse what runs out of its table. */
@@ -54,6 +36,36 @@ int elf_read_name(const struct elf_table *t, int fd, int debug_fd, const struct 
 		buf[size - 1] = '\0';
 	}
 	return 0;
+}
+
+int elf_read_string(int fd, const struct range *strings, uint64_t at, char *buf, size_t size)
+{
+	uint64_t left;
+	ssize_t n;
+
+	if (strings->end <= strings->start || at >= strings->end - strings->start)
+		return -EBADMSG;
+	left = strings->end - strings->start - at;
+	do
+		n = pread(fd, buf, MIN(left, size), (off_t)(strings->start + at));
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? negative_errno() : end_string(buf, n, size);
+}
+
+int elf_read_name(const struct elf_table *t, int fd, int debug_fd, const struct symbol *s,
+		  char *buf, size_t size)
+{
+	const struct range *strings = &t->strings[s->strings];
+	uint64_t n;
+
+	if (s->strings != STRINGS_TEXT)
+		return elf_read_string(s->strings == STRINGS_DEBUG ? debug_fd : fd, strings,
+				       s->name, buf, size);
+	if (s->name >= strings->end - strings->start)
+		return -EBADMSG;
+	n = MIN(strings->end - strings->start - s->name, (uint64_t)size);
+	memcpy(buf, t->text + s->name, n);
+	return end_string(buf, (ssize_t)n, size);
 }
 
 static bool in_segment(const struct elf_table *t, uint64_t vaddr, uint32_t flags)
@@ -65,6 +77,11 @@ static bool in_segment(const struct elf_table *t, uint64_t vaddr, uint32_t flags
 			return true;
 	}
 	return false;
+}
+
+bool elf_is_code(const struct elf_table *t, uint64_t vaddr)
+{
+	return in_segment(t, vaddr, PF_X);
 }
 
 /*
@@ -98,7 +115,7 @@ static bool wanted(const struct elf_reader *r, enum symbol_strings strings, cons
 	} else {
 		if (type != STT_FUNC && type != STT_NOTYPE && type != STT_GNU_IFUNC)
 			return false;
-		if (!in_segment(t, s->st_value, PF_X))
+		if (!elf_is_code(t, s->st_value))
 			return false;
 		ret->type = type == STT_FUNC	 ? SYMBOL_SIZED_KIND
 			    : type == STT_NOTYPE ? SYMBOL_LABEL
@@ -351,6 +368,8 @@ int elf_read_symbols(struct elf_reader *r)
 		q = elf_read_debugdata(r);
 	if (q < 0)
 		return q;
+	if (t->stripped && !t->has_debug_file && t->want == ELF_WANT_CODE)
+		elf_read_go(r);
 	if (t->stripped && !seen[STRINGS_DYNSYM])
 		return read_by_dynamic(r);
 	return t->want == ELF_WANT_CODE ? elf_read_plt(r) : 0;

@@ -127,6 +127,23 @@ void elf_read_build_id(Elf *elf, char ret[static 2 * ELF_BUILD_ID_MAX + 1])
 			return;
 }
 
+bool elf_find_section(const struct elf_reader *r, const char *name, GElf_Shdr *ret)
+{
+	Elf_Scn *scn = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(r->elf, &names) < 0)
+		return false;
+	while ((scn = elf_nextscn(r->elf, scn))) {
+		const char *s = gelf_getshdr(scn, ret) ? elf_strptr(r->elf, names, ret->sh_name)
+						       : NULL;
+
+		if (s && streq(s, name) && ret->sh_type == SHT_PROGBITS)
+			return true;
+	}
+	return false;
+}
+
 static int compare_ranges(const void *a, const void *b)
 {
 	const struct range *x = a, *y = b;
@@ -341,6 +358,11 @@ static bool through_segments(const struct elf_table *t, uint64_t offset, uint32_
 	return false;
 }
 
+bool elf_offset_to_vaddr(const struct elf_table *t, uint64_t offset, uint64_t *ret)
+{
+	return through_segments(t, offset, 0, false, ret);
+}
+
 /*
  * One page of a file may be mapped by two segments, so the exact range decides. Data behind the file's part
  * of a segment (.bss) has no offset in the file; it counts on from the segment's.
@@ -350,8 +372,7 @@ static bool offset_to_vaddr(const struct elf_table *t, uint64_t offset, uint64_t
 	if (t->want == ELF_WANT_CODE)
 		return through_segments(t, offset, PF_X, false, ret);
 	return through_segments(t, offset, PF_W, false, ret) ||
-	       through_segments(t, offset, PF_W, true, ret) ||
-	       through_segments(t, offset, 0, false, ret);
+	       through_segments(t, offset, PF_W, true, ret) || elf_offset_to_vaddr(t, offset, ret);
 }
 
 bool elf_table_reaches(const struct elf_table *t, uint64_t offset)
@@ -474,7 +495,12 @@ int elf_table_find(const struct elf_table *t, int fd, int debug_fd, uint64_t off
 	uint32_t at, first, tried = 0;
 	uint64_t vaddr;
 
-	if (!offset_to_vaddr(t, offset, &vaddr) || vaddr - t->base > UINT32_MAX)
+	if (!offset_to_vaddr(t, offset, &vaddr))
+		return 0;
+	/* First: a label of .dynsym may reach over all of its functions. */
+	if (elf_go_find(&t->go, fd, vaddr, ret_name, ELF_NAME_MAX))
+		return 1;
+	if (vaddr - t->base > UINT32_MAX)
 		return 0;
 	at = (uint32_t)(vaddr - t->base);
 	first = covering(t, at);

@@ -32,6 +32,13 @@ static void readable_names(void **state)
 		{ ".cold", ".cold" },
 		{ "x.colder", "x.colder" },
 		{ "x.part.", "x.part." },
+		/* Go */
+		{ "main.(*T).Spin", "main.(*T).Spin" },
+		{ "main.work.func1", "main.work.func1" },
+		{ "runtime.memmove.abi0", "runtime.memmove" },
+		{ "slices.clone", "slices.clone" },
+		{ "main.Map[go.shape.int,go.shape.string]",
+		  "main.Map[go.shape.int,go.shape.string]" },
 		/* C++ */
 		{ "_ZN2ns5Class6methodEi", "ns::Class::method(int)" },
 		{ "_ZN2ns5Class6methodEi.cold", "ns::Class::method(int)" },
