@@ -14,7 +14,7 @@ struct parsed_file {
 	int64_t changed_sec, changed_nsec;
 };
 
-struct source {
+struct input {
 	int fd; /* -1: none */
 	struct parsed_file id;
 };
@@ -36,5 +36,9 @@ struct names;
 int names_new(struct names **ret);
 struct names *names_free(struct names *n);
 /* debug: its separate debug file, perhaps. */
-int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const struct source *file,
-		 const struct source *debug, struct answer *a);
+int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const struct input *file,
+		 const struct input *debug, struct answer *a);
+
+/* ---- table.c: unwind tables --------------------------------------------------------------------- */
+
+int table_answer(int fd, struct answer *a);

@@ -26,8 +26,8 @@ struct names {
 
 /* ---- parsed tables ----------------------------------------------------------------------------- */
 
-static struct cached_table *find_table(struct names *n, const struct source *file,
-				       const struct source *debug, enum elf_want want)
+static struct cached_table *find_table(struct names *n, const struct input *file,
+				       const struct input *debug, enum elf_want want)
 {
 	for (size_t i = 0; i < n->n_tables; i++) {
 		struct cached_table *c = &n->tables[i];
@@ -59,7 +59,7 @@ static void drop_oldest(struct names *n)
 }
 
 /* Takes over the table, or leaves it to the caller when it is too large to be kept. */
-static void keep_table(struct names *n, const struct source *file, const struct source *debug,
+static void keep_table(struct names *n, const struct input *file, const struct input *debug,
 		       enum elf_want want, struct elf_table **table)
 {
 	size_t bytes = elf_table_bytes(*table);
@@ -79,7 +79,7 @@ static void keep_table(struct names *n, const struct source *file, const struct 
 }
 
 /* The table of a file, with its debug file's symbols when there is one: -ESTALE when that is another's. */
-static int get_table(struct names *n, const struct source *file, const struct source *debug,
+static int get_table(struct names *n, const struct input *file, const struct input *debug,
 		     enum elf_want want, struct answer *a, const struct elf_table **ret)
 {
 	struct cached_table *c = find_table(n, file, debug, want);
@@ -150,10 +150,10 @@ static int find_symbols(const struct elf_table *t, int fd, int debug_fd, enum el
 	return 0;
 }
 
-int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const struct source *file,
-		 const struct source *debug, struct answer *a)
+int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const struct input *file,
+		 const struct input *debug, struct answer *a)
 {
-	static const struct source none = { .fd = -1 };
+	static const struct input none = { .fd = -1 };
 	enum elf_want want = q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DATA ? ELF_WANT_DATA
 										  : ELF_WANT_CODE;
 	const struct elf_table *t;

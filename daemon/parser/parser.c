@@ -76,11 +76,13 @@ static Sysprofd__V1__ParseStatus status_of(int error)
 static int answer_request(struct names *n, const Sysprofd__V1__ParseRequest *q, int fd,
 			  int debug_fd, struct answer *a)
 {
-	struct source file = { .fd = fd }, debug = { .fd = debug_fd };
+	struct input file = { .fd = fd }, debug = { .fd = debug_fd };
 	int r = identify(fd, &file.id);
 
 	if (r < 0)
 		return r;
+	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_UNWIND)
+		return table_answer(fd, a);
 	if (debug_fd >= 0 && identify(debug_fd, &debug.id) < 0)
 		debug.fd = -1;
 	return names_answer(n, q, &file, &debug, a);

@@ -144,6 +144,23 @@ bool elf_find_section(const struct elf_reader *r, const char *name, GElf_Shdr *r
 	return false;
 }
 
+int elf_build_id(int fd, char ret[static 2 * ELF_BUILD_ID_MAX + 1])
+{
+	Elf *elf;
+
+	if (elf_version(EV_CURRENT) == EV_NONE)
+		return -EIO;
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (!elf || elf_kind(elf) != ELF_K_ELF) {
+		elf_end(elf);
+		return -ENOEXEC;
+	}
+	ret[0] = '\0';
+	elf_read_build_id(elf, ret);
+	elf_end(elf);
+	return 0;
+}
+
 static int compare_ranges(const void *a, const void *b)
 {
 	const struct range *x = a, *y = b;

@@ -35,6 +35,8 @@ DEFINE_CLEANUP(struct elf_table *, elf_table_free)
 
 size_t elf_table_bytes(const struct elf_table *t);
 const char *elf_table_build_id(const struct elf_table *t); /* hexadecimal or "" */
+/* Of a file without a table. -ENOEXEC: no ELF file. */
+int elf_build_id(int fd, char ret[static 2 * ELF_BUILD_ID_MAX + 1]);
 /* The base name that .gnu_debuglink tells, or "". */
 const char *elf_table_link(const struct elf_table *t);
 /* Whether the file has no .symtab, and a debug file would be known for its own. */
