@@ -64,19 +64,40 @@ static _unused_ int open_file(const char *name, int flags)
 	return fd;
 }
 
-static _unused_ uint64_t nm_address(const char *file, const char *symbol)
+/* What nm says about a file, asked once for each file that it is. */
+static _unused_ const char *nm_output(const char *file)
 {
-	char command[512], line[512], name[256];
-	uint64_t found = 0, address;
+	static struct strbuf text;
+	static struct stat last;
+	char command[512];
+	struct stat st;
 	FILE *f;
 
+	snprintf(command, sizeof(command), "%s/%s", dir, file);
+	assert_int_equal(stat(command, &st), 0);
+	if (text.data && st.st_ino == last.st_ino && st.st_size == last.st_size &&
+	    memcmp(&st.st_mtim, &last.st_mtim, sizeof(st.st_mtim)) == 0)
+		return text.data;
+	last = st;
+	strbuf_reset(&text);
 	snprintf(command, sizeof(command), "nm %s/%s", dir, file);
 	f = popen(command, "re");
 	assert_non_null(f);
-	while (fgets(line, sizeof(line), f))
+	assert_true(read_fd(fileno(f), 64 << 20, &text) >= 0);
+	pclose(f);
+	return text.data ?: "";
+}
+
+static _unused_ uint64_t nm_address(const char *file, const char *symbol)
+{
+	uint64_t found = 0, address;
+	char name[256];
+
+	for (const char *line = nm_output(file); line; line = strchr(line, '\n')) {
+		line += *line == '\n';
 		if (sscanf(line, "%lx %*c %255s", &address, name) == 2 && streq(name, symbol))
 			found = address;
-	pclose(f);
+	}
 	if (!found)
 		fail_msg("%s has no symbol %s", file, symbol);
 	return found;
