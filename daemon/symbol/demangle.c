@@ -13,6 +13,12 @@
  * above 1 KiB unless told not to: names of templates are longer.
  */
 #define MANGLED_MAX 4096
+/*
+ * The D demangler has no form with a callback. Each back reference doubles at most what was written before: so many
+ * in so short a name make no more than 4 MiB.
+ */
+#define D_MANGLED_MAX 1024
+#define D_REFERENCES_MAX 12
 
 static bool is_digit(char c)
 {
@@ -147,6 +153,30 @@ static bool demangle(const char *mangled, struct output *o)
 	return false;
 }
 
+static bool demangle_d(const char *mangled, struct output *o)
+{
+	_cleanup_free_ char *name = NULL;
+	size_t references = 0;
+
+	if (strlen(mangled) > D_MANGLED_MAX)
+		return false;
+	for (const char *s = mangled; *s; s++)
+		references += *s == 'Q';
+	if (references > D_REFERENCES_MAX)
+		return false;
+	name = dlang_demangle(mangled, 0);
+	if (!name)
+		return false;
+	o->len = strnlen(name, sizeof(o->text) - 1);
+	memcpy(o->text, name, o->len);
+	return true;
+}
+
+static bool is_d(const char *s)
+{
+	return s[0] == '_' && s[1] == 'D' && (is_digit(s[2]) || streq(s, "_Dmain"));
+}
+
 static void mark_cut(char *name)
 {
 	size_t len = strlen(name);
@@ -171,12 +201,13 @@ void symbol_readable_name(const char *system_name, char ret[static SYMBOL_NAME_M
 	struct output o;
 	const char *s = system_name;
 
-	if (len <= MANGLED_MAX && (str_skip_prefix(s, "_Z") || str_skip_prefix(s, "_R"))) {
+	if (len <= MANGLED_MAX &&
+	    (str_skip_prefix(s, "_Z") || str_skip_prefix(s, "_R") || is_d(s))) {
 		char mangled[MANGLED_MAX + 1];
 
 		memcpy(mangled, system_name, len);
 		mangled[len] = '\0';
-		if (demangle(mangled, &o)) {
+		if (is_d(mangled) ? demangle_d(mangled, &o) : demangle(mangled, &o)) {
 			s = o.text;
 			len = o.len;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Symbol names as people read them: C++ (Itanium) and Rust (legacy and v0) demangled, clone suffixes of the
+ * Symbol names as people read them: C++ (Itanium), Rust (legacy and v0) and D demangled, clone suffixes of the
  * compiler (".cold", ".part.0", ".isra.0", ".constprop.0", ...) and symbol versions ("@@GLIBC_2.14") taken
  * off. Input is untrusted; output and stack are bounded. Run time is not for every input: whoever feeds
  * names of strangers does so in a process with RLIMIT_CPU.

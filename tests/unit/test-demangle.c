@@ -51,6 +51,16 @@ static void readable_names(void **state)
 		  "<Test + 'static as foo::Bar<Test>>::bar" },
 		{ "_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function" },
 		{ "_RNvXs5_NtCsd4VYFwevHkG_4core3fmtRDNtB5_5DebugEL_B5_3fmt", NULL },
+		/* D */
+		{ "_Dmain", "D main" },
+		{ "_D8demangle4testFaZv", "demangle.test(char)" },
+		{ "_D3std5stdio4File5closeMFNeZv", "std.stdio.File.close()" },
+		{ "_D8demangle13__T4testTaTiZ4testFaiZv",
+		  "demangle.test!(char, int).test(char, int)" },
+		{ "_D3foo3barFAyaQdZv.cold", "foo.bar(immutable(char)[], immutable(char)[])" },
+		{ "_D3foo3bar", "_D3foo3bar" },
+		{ "_D", "_D" },
+		{ "_DYNAMIC", "_DYNAMIC" },
 		/* Not mangled, or mangled wrongly */
 		{ "_Z", "_Z" },
 		{ "_ZN", "_ZN" },
@@ -114,6 +124,24 @@ static void output_is_bounded(void **state)
 	assert_int_equal(strncmp(name, "abcdefghi::abcdefghi::", 22), 0);
 	assert_string_equal(name + strlen(name) - 3, "...");
 
+	/* D: a reference back to the first parameter, 12 and 13 times. */
+	for (int references = 12; references <= 13; references++) {
+		n = (size_t)sprintf(mangled, "_D1f1fFi");
+		for (int i = 0; i < references; i++)
+			n += (size_t)sprintf(mangled + n, "Q%c", 'b' + 2 * i);
+		sprintf(mangled + n, "Zv");
+		symbol_readable_name(mangled, name);
+		assert_int_equal(strncmp(name, references == 12 ? "f.f(int, int, " : mangled, 14),
+				 0);
+	}
+	/* Each level refers twice to the one before. */
+	n = (size_t)sprintf(mangled, "_D1f1fFHii");
+	for (int i = 0; i < 6; i++)
+		n += (size_t)sprintf(mangled + n, "HQ%cQ%c", i ? 'g' : 'e', i ? 'i' : 'g');
+	sprintf(mangled + n, "Zv");
+	symbol_readable_name(mangled, name);
+	assert_int_equal(strncmp(name, "f.f(int[int], int[int][int[int]], ", 34), 0);
+
 	/* Deep nesting must not run out of stack. */
 	n = (size_t)sprintf(mangled, "_Z1f");
 	memset(mangled + n, 'P', 4000);
@@ -122,18 +150,22 @@ static void output_is_bounded(void **state)
 	n = (size_t)sprintf(mangled, "_RNvC1c1f");
 	memset(mangled + 2, 'I', 4000);
 	symbol_readable_name(mangled, name);
+	n = (size_t)sprintf(mangled, "_D1f1fF");
+	memset(mangled + n, 'P', 1000);
+	sprintf(mangled + n + 1000, "iZv");
+	symbol_readable_name(mangled, name);
 }
 
 /* Random bytes behind the prefixes that the demanglers look at. */
 static void random_input(void **state)
 {
 	static const char alphabet[] = "NSTIEKRCvXiPsh_0123456789abcdefghLDFyGQZ.$";
-	static const char *const prefixes[] = { "_Z", "_ZN", "_R", "_RNv", "_RI" };
+	static const char *const prefixes[] = { "_Z", "_ZN", "_R", "_RNv", "_RI", "_D3" };
 	char mangled[256], name[SYMBOL_NAME_MAX];
 	uint64_t seed = 88172645463325252ULL;
 
 	for (int round = 0; round < 200000; round++) {
-		size_t n = (size_t)sprintf(mangled, "%s", prefixes[round % 5]), len;
+		size_t n = (size_t)sprintf(mangled, "%s", prefixes[round % 6]), len;
 
 		seed ^= seed << 13;
 		seed ^= seed >> 7;
