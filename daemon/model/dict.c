@@ -301,18 +301,23 @@ int64_t dict_append_binary(struct dict *d, const struct binary *b)
 	return APPEND(d, binaries, b);
 }
 
+static bool known_by_name(const struct frame *f)
+{
+	return f->kind == FRAME_MARKER || f->kind == FRAME_JIT;
+}
+
 static bool frame_equal(const void *ctx, uint32_t id, const void *key)
 {
 	const struct frame *a = &((const struct dict *)ctx)->frames[id], *b = key;
 
 	return a->binary == b->binary && a->offset == b->offset && a->kind == b->kind &&
-	       (a->kind != FRAME_MARKER || a->name == b->name);
+	       (!known_by_name(a) || a->name == b->name);
 }
 
 static uint64_t frame_hash(const struct dict *d, const struct frame *f)
 {
 	uint64_t key[3] = { f->offset, (uint64_t)f->binary << 32 | f->kind,
-			    f->kind == FRAME_MARKER ? f->name : 0 };
+			    known_by_name(f) ? f->name : 0 };
 
 	return hash_bytes(d, key, sizeof(key));
 }

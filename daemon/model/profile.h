@@ -61,7 +61,7 @@ struct binary {
 enum frame_kind {
 	FRAME_NATIVE = 1,
 	FRAME_KERNEL = 2,
-	FRAME_JIT = 3,
+	FRAME_JIT = 3, /* until it is named, offset is the address */
 	FRAME_MARKER = 4, /* [truncated], [unknown], [other], ...: its name says why */
 };
 
@@ -150,7 +150,8 @@ struct dict {
 	struct index string_index, binary_index, frame_index, stack_index, series_index, lock_index;
 	size_t indexed_strings, indexed_binaries, indexed_frames, indexed_stacks, indexed_series,
 		indexed_locks;
-	bool repeats; /* equal elements may have several ids: it was read from a damaged file */
+	/* Equal elements may have several ids: it was read from a damaged file, or frames got their names since. */
+	bool repeats;
 };
 
 /* n_* counts include the unused element 0, so valid ids are 1 .. n_* - 1. */
@@ -162,7 +163,7 @@ int dict_copy(const struct dict *d, struct dict **ret);
 /*
  * Each returns the id of the equal element, adding it when new; -ENOMEM or -ENOSPC (2^31 elements).
  * Equality: binary: all fields, build_id alone when set; frame: (binary, offset, kind), and the name for
- * markers; stack: (parent, frame); series: all fields; lock: (pid, address, binary, offset, flags & 1).
+ * markers and JIT; stack: (parent, frame); series: all fields; lock: (pid, address, binary, offset, flags & 1).
  * When an equal frame or lock exists unnamed and the new one is named, it takes the name.
  */
 int64_t dict_string(struct dict *d, const char *s);

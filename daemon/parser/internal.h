@@ -30,6 +30,9 @@ struct answer {
 	bool parsed;
 };
 
+/* Room for n symbols, all "". */
+int answer_make_symbols(struct answer *a, size_t n);
+
 /* ---- names.c: symbols by file offset ------------------------------------------------------------ */
 
 struct names;
@@ -42,3 +45,12 @@ int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const str
 /* ---- table.c: unwind tables --------------------------------------------------------------------- */
 
 int table_answer(int fd, struct answer *a);
+
+/* ---- maps.c: names by address ---------------------------------------------------------------------- */
+
+struct maps;
+int maps_new(struct maps **ret);
+struct maps *maps_free(struct maps *m);
+/* -EAGAIN: there is more of the file to be read. */
+int maps_answer(struct maps *m, const Sysprofd__V1__ParseRequest *q, const struct input *file,
+		struct answer *a);

@@ -125,29 +125,15 @@ static int find_symbols(const struct elf_table *t, int fd, int debug_fd, enum el
 			const Sysprofd__V1__ParseRequest *q, struct answer *a)
 {
 	char name[ELF_NAME_MAX];
+	int r = answer_make_symbols(a, q->n_offsets);
 
-	a->symbols = new0(Sysprofd__V1__Symbol, q->n_offsets);
-	a->pointers = new0(Sysprofd__V1__Symbol *, q->n_offsets);
-	if (!a->symbols || !a->pointers)
-		return -ENOMEM;
-	a->n = q->n_offsets;
-	for (size_t i = 0; i < a->n; i++) {
-		sysprofd__v1__symbol__init(&a->symbols[i]);
-		a->pointers[i] = &a->symbols[i];
-	}
-	for (size_t i = 0; i < a->n; i++) {
-		int r = 0;
-
+	for (size_t i = 0; r >= 0 && i < a->n; i++) {
 		if (elf_table_find(t, fd, debug_fd, q->offsets[i], name))
 			r = set_symbol(&a->symbols[i], name);
 		else if (want == ELF_WANT_DATA && !elf_table_reaches(t, q->offsets[i]))
 			r = set_symbol(&a->symbols[i], HELPER_NOT_OF_FILE);
-		if (r < 0)
-			return r;
 	}
-	a->response.symbols = a->pointers;
-	a->response.n_symbols = a->n;
-	return 0;
+	return r;
 }
 
 int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const struct input *file,

@@ -18,6 +18,13 @@
 #include "parser/parser.h"
 #include "parser/sandbox.h"
 
+/* What it keeps from one request to the next. */
+struct parser {
+	struct names *names;
+	struct maps *maps;
+	int debug_fd; /* of the message before, or -1 */
+};
+
 /* ---- answering --------------------------------------------------------------------------------- */
 
 static void answer_done(struct answer *a)
@@ -35,6 +42,22 @@ static void answer_done(struct answer *a)
 	/* Parsing leaves the heap in holes as large as the file's tables. */
 	if (a->parsed)
 		malloc_trim(0);
+}
+
+int answer_make_symbols(struct answer *a, size_t n)
+{
+	a->symbols = new0(Sysprofd__V1__Symbol, n);
+	a->pointers = new0(Sysprofd__V1__Symbol *, n);
+	if (n > 0 && (!a->symbols || !a->pointers))
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		sysprofd__v1__symbol__init(&a->symbols[i]);
+		a->pointers[i] = &a->symbols[i];
+	}
+	a->n = n;
+	a->response.symbols = a->pointers;
+	a->response.n_symbols = n;
+	return 0;
 }
 
 static int identify(int fd, struct parsed_file *ret)
@@ -68,36 +91,42 @@ static Sysprofd__V1__ParseStatus status_of(int error)
 		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NO_TABLE;
 	case -EINVAL:
 		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_BAD_REQUEST;
+	case -EAGAIN:
+		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_UNFINISHED;
 	default:
 		return SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_DAMAGED;
 	}
 }
 
-static int answer_request(struct names *n, const Sysprofd__V1__ParseRequest *q, int fd,
-			  int debug_fd, struct answer *a)
+static int answer_request(struct parser *p, const Sysprofd__V1__ParseRequest *q, int fd,
+			  struct answer *a)
 {
-	struct input file = { .fd = fd }, debug = { .fd = debug_fd };
+	struct input file = { .fd = fd }, debug = { .fd = p->debug_fd };
 	int r = identify(fd, &file.id);
 
 	if (r < 0)
 		return r;
 	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_UNWIND)
 		return table_answer(fd, a);
-	if (debug_fd >= 0 && identify(debug_fd, &debug.id) < 0)
+	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_PERF_MAP)
+		return maps_answer(p->maps, q, &file, a);
+	if (debug.fd >= 0 && identify(debug.fd, &debug.id) < 0)
 		debug.fd = -1;
-	return names_answer(n, q, &file, &debug, a);
+	return names_answer(p->names, q, &file, &debug, a);
 }
 
-static int serve(struct channel *c, struct names *n, const Sysprofd__V1__ParseRequest *q, int fd,
-		 int debug_fd)
+static int serve(struct channel *c, struct parser *p, const Sysprofd__V1__ParseRequest *q, int fd)
 {
 	_cleanup_(answer_done) struct answer a = { .fd = -1 };
 	int r;
 
 	sysprofd__v1__parse_response__init(&a.response);
 	a.response.id = q->id;
-	r = answer_request(n, q, fd, debug_fd, &a);
+	r = answer_request(p, q, fd, &a);
 	a.response.status = status_of(r);
+	/* Of an answer that failed half-way nothing is told. */
+	if (r < 0)
+		a.response.n_symbols = 0;
 	return channel_send(c, &a.response.base, a.fd, CHANNEL_FOREVER);
 }
 
@@ -143,8 +172,7 @@ static int close_others(int fd)
 	return 0;
 }
 
-/* One message. debug_fd is kept from the one that brings it to the next. */
-static int turn(struct channel *c, struct names *n, int *debug_fd)
+static int turn(struct channel *c, struct parser *p)
 {
 	_cleanup_close_ int file = -1;
 	const Sysprofd__V1__ParseRequest *q;
@@ -157,12 +185,12 @@ static int turn(struct channel *c, struct names *n, int *debug_fd)
 		return r;
 	q = (const Sysprofd__V1__ParseRequest *)m;
 	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE) {
-		close_fd(*debug_fd);
-		*debug_fd = TAKE_FD(file);
+		close_fd(p->debug_fd);
+		p->debug_fd = TAKE_FD(file);
 	} else {
 		renew_cpu_limit();
-		r = serve(c, n, q, file, *debug_fd);
-		*debug_fd = close_fd(*debug_fd);
+		r = serve(c, p, q, file);
+		p->debug_fd = close_fd(p->debug_fd);
 	}
 	channel_message_free(c, m);
 	return r;
@@ -171,22 +199,24 @@ static int turn(struct channel *c, struct names *n, int *debug_fd)
 int parser_main(const char *how)
 {
 	unsigned long long memory = 0;
+	struct parser parser = { .debug_fd = -1 };
 	struct channel channel;
-	struct names *names;
-	int fd = -1, debug_fd = -1, r;
+	int fd = -1, r;
 
 	if (sscanf(how, "%d:%llu", &fd, &memory) != 2 || fd < 3 || close_others(fd) < 0)
 		return EXIT_FAILURE;
-	if (names_new(&names) < 0 || channel_init(&channel, fd, HELPER_REQUEST_MAX) < 0)
+	if (names_new(&parser.names) < 0 || maps_new(&parser.maps) < 0 ||
+	    channel_init(&channel, fd, HELPER_REQUEST_MAX) < 0)
 		return EXIT_FAILURE;
 	prctl(PR_SET_NAME, "sysprofd-symbol");
 	if (sandbox_enter(memory) < 0)
 		return EXIT_FAILURE;
 	do
-		r = turn(&channel, names, &debug_fd);
+		r = turn(&channel, &parser);
 	while (r >= 0);
-	close_fd(debug_fd);
-	names_free(names);
+	close_fd(parser.debug_fd);
+	names_free(parser.names);
+	maps_free(parser.maps);
 	channel_done(&channel);
 	return r == -EPIPE ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -13,7 +13,7 @@ struct answer_key {
 	uint64_t binary[2];
 	uint64_t offset;
 	uint32_t kind;
-	uint32_t zero; /* keys are compared as bytes */
+	uint32_t turn; /* 0: it holds for ever; compared as bytes, a key has no hole */
 };
 
 struct answer_entry {

@@ -19,6 +19,7 @@
 #include "symbol/answers.h"
 #include "symbol/debug-file.h"
 #include "symbol/demangle.h"
+#include "symbol/jit.h"
 #include "helper/process.h"
 #include "helper/limits.h"
 #include "symbol/symbolizer.h"
@@ -35,10 +36,14 @@
 #define DEBUG_FILE_NS (600 * NSEC_PER_SEC)
 #define WANTS_DEBUG_FILE \
 	1 /* nothing was taken from the answer: it would be better with a debug file */
+#define UNFINISHED 2 /* nothing was in the answer: the map is being read */
+/* Readings of a map in one call: together some hundred megabytes. */
+#define READINGS_MAX 8
 
 enum kind {
 	KIND_CODE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_CODE,
 	KIND_DATA = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DATA,
+	KIND_JIT = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_PERF_MAP,
 	/* In the cache only: the path of a binary's debug file, "" when it has none. */
 	KIND_DEBUG_FILE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE,
 };
@@ -61,6 +66,7 @@ struct pending {
 	unsigned extensions; /* of its time */
 	struct identity binary;
 	enum kind kind;
+	uint32_t turn; /* of the cache key */
 	bool settled; /* it is known which debug file there is, or that there is none */
 	char build_id[sizeof(
 		((struct debug_hints *)0)
@@ -82,6 +88,7 @@ struct symbolizer {
 	struct pending pending;
 	struct strike strikes[STRIKES_MAX];
 	size_t n_strikes, next_strike;
+	uint32_t turn; /* counts calls */
 	uint64_t last_id, seed; /* of hashes: strangers choose build-ids */
 	int vdso_fd;
 	struct debug_hints hints; /* of the latest answer that wants a debug file */
@@ -241,10 +248,17 @@ static void strike(struct symbolizer *s, const struct identity *binary)
 
 /* ---- the helper -------------------------------------------------------------------------------- */
 
-static struct answer_key key_of(const struct identity *binary, enum kind kind, uint64_t offset)
+/* What a map says of an address holds for the call that asked. */
+static uint32_t turn_of(const struct symbolizer *s, enum kind kind)
+{
+	return kind == KIND_JIT ? s->turn : 0;
+}
+
+static struct answer_key key_of(const struct identity *binary, enum kind kind, uint64_t offset,
+				uint32_t turn)
 {
 	return (struct answer_key){
-		{ binary->hash[0], binary->hash[1] }, offset, (uint32_t)kind, 0
+		{ binary->hash[0], binary->hash[1] }, offset, (uint32_t)kind, turn
 	};
 }
 
@@ -303,6 +317,8 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 		if (m->wants_debug_file && !p->settled)
 			return take_hints(s, m);
 		break;
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_UNFINISHED:
+		return UNFINISHED;
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NOT_ELF:
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_DAMAGED:
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_TOO_LARGE:
@@ -313,7 +329,7 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 		return -EREMOTEIO;
 	}
 	for (size_t i = 0; i < p->n; i++) {
-		struct answer_key key = key_of(&p->binary, p->kind, p->offsets[i]);
+		struct answer_key key = key_of(&p->binary, p->kind, p->offsets[i], p->turn);
 
 		take_symbol(p, m, i, name, system_name);
 		/* Without memory the frame stays unnamed and is asked for again. */
@@ -437,7 +453,7 @@ static bool is_wanted(const struct dict *d, uint32_t binary)
 		return false;
 	b = &d->binaries[binary];
 	/* "[vdso32]" is none that we could read. */
-	return b->kind == BINARY_ELF ||
+	return b->kind == BINARY_ELF || jit_has_map(b) ||
 	       (b->kind == BINARY_VDSO && streq(dict_str(d, b->name), "[vdso]"));
 }
 
@@ -474,7 +490,7 @@ static bool apply(struct naming *n, const struct item *i, const char *name, cons
 
 static bool apply_cached(struct naming *n, const struct item *i, const struct identity *binary)
 {
-	struct answer_key key = key_of(binary, i->kind, i->offset);
+	struct answer_key key = key_of(binary, i->kind, i->offset, turn_of(n->s, i->kind));
 	const char *name, *system_name;
 
 	return answers_get(&n->s->answers, &key, &name, &system_name) &&
@@ -502,10 +518,10 @@ static int compare_items(const void *a, const void *b)
 {
 	const struct item *x = a, *y = b;
 
-	if (x->binary != y->binary)
-		return x->binary < y->binary ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
+	if (x->binary != y->binary)
+		return x->binary < y->binary ? -1 : 1;
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
@@ -513,10 +529,15 @@ static void collect(struct naming *n)
 {
 	struct dict *d = n->dict;
 
-	for (size_t i = 1; i < d->n_frames; i++)
-		if (d->frames[i].kind == FRAME_NATIVE && !(d->frames[i].flags & FRAME_NAMED))
-			consider(n, d->frames[i].binary, KIND_CODE, d->frames[i].offset,
-				 (uint32_t)i);
+	for (size_t i = 1; i < d->n_frames; i++) {
+		const struct frame *f = &d->frames[i];
+
+		if (f->flags & FRAME_NAMED)
+			continue;
+		if (f->kind == FRAME_NATIVE || f->kind == FRAME_JIT)
+			consider(n, f->binary, f->kind == FRAME_JIT ? KIND_JIT : KIND_CODE,
+				 f->offset, (uint32_t)i);
+	}
 	for (size_t i = 1; i < d->n_locks; i++)
 		if (!(d->locks[i].flags & LOCK_NAMED))
 			consider(n, d->locks[i].binary, KIND_DATA, d->locks[i].offset, (uint32_t)i);
@@ -583,6 +604,7 @@ static int ask(struct naming *n, const struct batch *b, int debug_fd, bool settl
 		return -ETIMEDOUT;
 	p->binary = b->identity;
 	p->kind = b->items[0].kind;
+	p->turn = turn_of(n->s, p->kind);
 	p->settled = settled;
 	snprintf(p->build_id, sizeof(p->build_id), "%s",
 		 dict_str(n->dict, n->dict->binaries[b->items[0].binary].build_id));
@@ -596,7 +618,7 @@ static int ask(struct naming *n, const struct batch *b, int debug_fd, bool settl
 
 static struct answer_key debug_file_key(const struct identity *binary)
 {
-	return key_of(binary, KIND_DEBUG_FILE, mono_now_ns() / DEBUG_FILE_NS);
+	return key_of(binary, KIND_DEBUG_FILE, mono_now_ns() / DEBUG_FILE_NS, 0);
 }
 
 static bool is_same_file(int a, int b)
@@ -660,6 +682,16 @@ static int ask_best(struct naming *n, const struct batch *b)
 	return r == WANTS_DEBUG_FILE ? ask(n, b, -1, true) : r;
 }
 
+/* Maps come last: one that is large, or is written without end, costs no binary its names. */
+static int ask_map(struct naming *n, const struct batch *b)
+{
+	int r = UNFINISHED;
+
+	for (int i = 0; r == UNFINISHED && i < READINGS_MAX; i++)
+		r = ask(n, b, -1, true);
+	return r == UNFINISHED ? -ETIMEDOUT : r;
+}
+
 /* ---- batches ----------------------------------------------------------------------------------- */
 
 static int name_batch(struct naming *n, struct batch *b)
@@ -669,7 +701,7 @@ static int name_batch(struct naming *n, struct batch *b)
 	b->fd = r = mono_now_ns() < n->deadline ? open_file(n, b->items[0].binary, NULL)
 						: -ETIMEDOUT;
 	if (r >= 0)
-		r = ask_best(n, b);
+		r = b->items[0].kind == KIND_JIT ? ask_map(n, b) : ask_best(n, b);
 	b->fd = close_fd(b->fd);
 	for (size_t i = 0; i < b->n_items; i++)
 		n->left += !(r >= 0 && apply_cached(n, &b->items[i], &b->identity));
@@ -708,6 +740,7 @@ int symbolizer_name(struct symbolizer *s, struct dict *d, const uint64_t *keys, 
 
 	pthread_mutex_lock(&s->lock);
 	(void)settle(s, n.deadline);
+	s->turn++;
 	collect(&n);
 	for (size_t i = 0, j; i < n.n; i = j) {
 		for (j = i + 1; j < n.n && n.items[j].binary == n.items[i].binary &&
@@ -718,5 +751,7 @@ int symbolizer_name(struct symbolizer *s, struct dict *d, const uint64_t *keys, 
 	}
 	pthread_mutex_unlock(&s->lock);
 	free(n.items);
+	/* Without memory for a name they are nothing, and still no addresses. */
+	(void)jit_settle(d);
 	return n.left;
 }
