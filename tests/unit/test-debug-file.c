@@ -170,6 +170,23 @@ static void none(void **state)
 	not_found(fixture_new(), 2);
 }
 
+/* The parser unpacks what is inside the file, in its sandbox. */
+static void inside(void **state)
+{
+	struct fixture *f = fixture_new();
+
+	build("");
+	must(run("objcopy -S --keep-symbol=hidden --keep-symbol=other prog.full mini && xz -f mini "
+		 "&& "
+		 "objcopy --add-section .gnu_debugdata=mini.xz root/opt/prog"));
+	assert_string_equal(name_of(f, "hidden", 1), "hidden");
+	assert_true(*f->asked);
+	assert_string_equal(name_of(f, "known", 1), "known");
+	assert_string_equal(name_of(f, "other", 1), "other");
+	requests(f);
+	fixture_free(f);
+}
+
 /* It goes while it is in use: what the program has itself is still right. */
 static void removed(void **state)
 {
@@ -209,13 +226,13 @@ static void not_wanted(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(places),  cmocka_unit_test(own_name),	 cmocka_unit_test(none),
-		cmocka_unit_test(removed), cmocka_unit_test(not_wanted),
+		cmocka_unit_test(places), cmocka_unit_test(own_name), cmocka_unit_test(none),
+		cmocka_unit_test(inside), cmocka_unit_test(removed),  cmocka_unit_test(not_wanted),
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
 		return parser_main(argv[2]);
-	if (system("command -v gcc objcopy nm strip >/dev/null") != 0) {
+	if (system("command -v gcc objcopy nm strip xz >/dev/null") != 0) {
 		print_message("SKIP: gcc and binutils are needed to build the inputs\n");
 		return 0;
 	}

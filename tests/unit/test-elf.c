@@ -335,12 +335,50 @@ static void static_objects(void **state)
 
 /* ---- files that are not as they should be --------------------------------------------------------- */
 
-static void compressed_debug_info(void **state)
+/* Debug information in any form, damaged or gone, costs no name of the symbol table's. */
+static void debug_information(void **state)
 {
+	static const char *const builds[] = {
+		"gcc -g -gz=zlib -O1 spin.c -o debug",
+		"gcc -g -gz=zlib-gnu -O1 spin.c -o debug",
+		"gcc -g -O1 spin.c -o debug && objcopy --compress-debug-sections=zstd debug",
+		"gcc -g -gsplit-dwarf -O1 spin.c -o debug",
+		"gcc -g -gsplit-dwarf -O1 spin.c -o debug && rm *.dwo",
+		"clang -g -gdwarf-5 -gsplit-dwarf -O1 spin.c -o debug && rm -f *.dwo",
+		"clang -g -gdwarf-4 -O1 spin.c -o debug",
+		"gcc -g -O1 spin.c -o debug && cp debug debug2 && dwz -m common.dbg debug debug2",
+		"gcc -g -O1 spin.c -o debug && head -c 64 /dev/urandom > noise && "
+		"objcopy --update-section .debug_info=noise debug",
+	};
+	int built = 0;
+
 	write_file("locate.h", locate_h);
 	write_file("spin.c", spin_c);
-	must(run("gcc -g -gz=zlib -O1 spin.c -o spinz"));
-	assert_int_equal(check_located("spinz", "spinz"), 3);
+	for (size_t i = 0; i < ARRAY_SIZE(builds); i++) {
+		if (!run("%s", builds[i])) {
+			print_message("left out: %s\n", builds[i]);
+			continue;
+		}
+		assert_int_equal(check_located("debug", "debug"), 3);
+		built++;
+	}
+	assert_true(built >= 5);
+}
+
+/* Another C library. */
+static void musl(void **state)
+{
+	static const char *const layouts[] = { "-pie -fPIE", "-static" };
+
+	write_file("locate.h", locate_h);
+	write_file("spin.c", spin_c);
+	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++) {
+		if (!run("musl-gcc -O1 %s spin.c -o spin && ./spin >/dev/null", layouts[i])) {
+			print_message("left out: musl %s\n", layouts[i]);
+			continue;
+		}
+		assert_int_equal(check_located("spin", "spin"), 3);
+	}
 }
 
 static void entry_size_zero(void **state)
@@ -574,14 +612,23 @@ static void damaged_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(linkers_and_layouts), cmocka_unit_test(prelinked_library),
-		cmocka_unit_test(sizes_and_gaps),      cmocka_unit_test(aliases),
-		cmocka_unit_test(folded_bodies),       cmocka_unit_test(cold_parts),
-		cmocka_unit_test(resolvers),	       cmocka_unit_test(linkage_tables),
-		cmocka_unit_test(static_objects),      cmocka_unit_test(compressed_debug_info),
-		cmocka_unit_test(entry_size_zero),     cmocka_unit_test(endless_tables),
-		cmocka_unit_test(no_section_headers),  cmocka_unit_test(build_ids),
-		cmocka_unit_test(other_machines),      cmocka_unit_test(not_elf),
+		cmocka_unit_test(linkers_and_layouts),
+		cmocka_unit_test(prelinked_library),
+		cmocka_unit_test(sizes_and_gaps),
+		cmocka_unit_test(aliases),
+		cmocka_unit_test(folded_bodies),
+		cmocka_unit_test(cold_parts),
+		cmocka_unit_test(resolvers),
+		cmocka_unit_test(linkage_tables),
+		cmocka_unit_test(static_objects),
+		cmocka_unit_test(debug_information),
+		cmocka_unit_test(musl),
+		cmocka_unit_test(entry_size_zero),
+		cmocka_unit_test(endless_tables),
+		cmocka_unit_test(no_section_headers),
+		cmocka_unit_test(build_ids),
+		cmocka_unit_test(other_machines),
+		cmocka_unit_test(not_elf),
 		cmocka_unit_test(damaged_files),
 	};
 

@@ -152,6 +152,14 @@ static void test_stacks(void **state)
 	assert_int_equal(one(b, FILTER_FUNCTION, "[truncated]", false), 8000);
 	assert_int_equal(one(b, FILTER_FUNCTION, "\\[truncated\\]", false), 8000);
 	assert_int_equal(one(b, FILTER_FUNCTION, "*+0x1234", false), 16000);
+	/* Folded into its function, and still found by its own name. */
+	for (size_t i = 1; i < b->dict->n_frames; i++)
+		if (streq(dict_str(b->dict, b->dict->frames[i].name), "work"))
+			b->dict->frames[i].system_name = (uint32_t)dict_string(b->dict,
+									       "work.cold");
+	assert_int_equal(one(b, FILTER_FUNCTION, "work", false), 12000);
+	assert_int_equal(one(b, FILTER_FUNCTION, "work.cold", false), 12000);
+	assert_int_equal(one(b, FILTER_FUNCTION, "work.cold", true), 19000);
 	assert_int_equal(one(b, FILTER_BINARY, "libc.so.6", false), 3000);
 	assert_int_equal(one(b, FILTER_BINARY, "/usr/lib/libc*", false), 3000);
 	assert_int_equal(one(b, FILTER_BINARY, "[kernel]", false), 18000);
