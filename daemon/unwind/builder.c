@@ -9,6 +9,7 @@
 #include "unwind/table.h"
 
 #define PAGE (1U << UNWIND_PAGE_BITS)
+#define RECENT 256
 #define GAP 16 /* bytes without a rule that are not worth two rows: padding between functions */
 
 struct row {
@@ -24,9 +25,10 @@ struct table_builder {
 	struct unwind_rule *rules;
 	size_t n_rules, cap_rules;
 	struct index by_rule;
+	uint16_t recent[RECENT]; /* a few rules make up nearly all rows */
 
 	char *nodes;
-	size_t n_leaves, cap_bytes;
+	size_t n_leaves, cap_leaves;
 	uint32_t *leaf_of; /* of each page before this one */
 	size_t n_pages, cap_pages; /* n_pages is the number of the page that is being filled */
 	struct unwind_leaf *open; /* may take more pages; lies in nodes */
@@ -107,18 +109,35 @@ static void close_leaf(struct table_builder *b)
 		l->separator[i] = l->group[i].pc[0];
 }
 
+/* Not by array_grow(): that would touch the memory of leaves that are perhaps never needed. */
+static int grow_nodes(struct table_builder *b)
+{
+	size_t cap = MAX(b->cap_leaves + b->cap_leaves / 2, (size_t)16);
+	char *p;
+
+	if (b->n_leaves < b->cap_leaves)
+		return 0;
+	if (b->n_leaves * UNWIND_NODE_SIZE > TABLE_BYTES_MAX)
+		return -EFBIG;
+	p = realloc(b->nodes, cap * UNWIND_NODE_SIZE);
+	if (!p)
+		return -ENOMEM;
+	b->nodes = p;
+	b->cap_leaves = cap;
+	return 0;
+}
+
 static int open_leaf(struct table_builder *b, uint32_t base)
 {
-	uint64_t need = (b->n_leaves + 1) * (uint64_t)UNWIND_NODE_SIZE;
 	int r;
 
 	close_leaf(b);
-	if (need > TABLE_BYTES_MAX)
-		return -EFBIG;
-	r = ARRAY_GROW(b->nodes, b->cap_bytes, need);
+	r = grow_nodes(b);
 	if (r < 0)
 		return r;
 	b->open = (struct unwind_leaf *)(b->nodes + b->n_leaves++ * UNWIND_NODE_SIZE);
+	/* All of it is filled when it is closed, but for this. */
+	memset(b->open, 0, offsetof(struct unwind_leaf, group));
 	b->open->base = base;
 	b->open->next_pc = UINT32_MAX;
 	return 0;
@@ -207,22 +226,12 @@ static bool equal_rule(const void *ctx, uint32_t id, const void *key)
 	return memcmp(&b->rules[id], key, sizeof(b->rules[id])) == 0;
 }
 
-static int intern(struct table_builder *b, const struct unwind_rule *rule, uint16_t *ret)
+static int find_or_add(struct table_builder *b, const struct unwind_rule *rule, uint16_t *ret)
 {
-	uint64_t hash;
-	uint32_t id;
+	uint64_t hash = XXH3_64bits(rule, sizeof(*rule));
+	uint32_t id = index_find(&b->by_rule, hash, equal_rule, b, rule);
 	int r;
 
-	if (rule->cfa == UNWIND_NONE) {
-		*ret = 0;
-		return 0;
-	}
-	if (b->in_force && equal_rule(b, b->in_force, rule)) {
-		*ret = b->in_force;
-		return 0;
-	}
-	hash = XXH3_64bits(rule, sizeof(*rule));
-	id = index_find(&b->by_rule, hash, equal_rule, b, rule);
 	if (!id) {
 		if (b->n_rules == UNWIND_RULES)
 			return -EFBIG;
@@ -235,6 +244,28 @@ static int intern(struct table_builder *b, const struct unwind_rule *rule, uint1
 		b->rules[id] = *rule;
 	}
 	*ret = (uint16_t)id;
+	return 0;
+}
+
+static int intern(struct table_builder *b, const struct unwind_rule *rule, uint16_t *ret)
+{
+	uint64_t words[2];
+	uint16_t *recent;
+
+	if (rule->cfa == UNWIND_NONE) {
+		*ret = 0;
+		return 0;
+	}
+	static_assert(sizeof(words) == sizeof(*rule), "all of it");
+	memcpy(words, rule, sizeof(words));
+	recent = &b->recent[((words[0] ^ words[1] << 1) * 0x9e3779b97f4a7c15) >> 56];
+	if (!*recent || !equal_rule(b, *recent, rule)) {
+		int r = find_or_add(b, rule, recent);
+
+		if (r < 0)
+			return r;
+	}
+	*ret = *recent;
 	return 0;
 }
 

@@ -26,14 +26,14 @@ static inline const uint8_t *take_bytes(struct cursor *c, uint64_t n)
 	return p;
 }
 
-/* Little-endian, of 1, 2, 4 or 8 bytes. */
+/* Of 1, 2, 4 or 8 bytes. The machines of these files are little-endian, as are those that this runs on. */
 static inline uint64_t take_fixed(struct cursor *c, unsigned size)
 {
 	const uint8_t *p = take_bytes(c, size);
 	uint64_t v = 0;
 
-	for (unsigned i = 0; p && i < size; i++)
-		v |= (uint64_t)p[i] << (8 * i);
+	if (p)
+		memcpy(&v, p, size);
 	return v;
 }
 
@@ -42,8 +42,13 @@ static inline uint8_t take_u8(struct cursor *c)
 	return (uint8_t)take_fixed(c, 1);
 }
 
-uint64_t take_uleb(struct cursor *c);
+uint64_t take_long_uleb(struct cursor *c);
 int64_t take_sleb(struct cursor *c);
+
+static inline uint64_t take_uleb(struct cursor *c)
+{
+	return c->p < c->end && *c->p < 0x80 ? *c->p++ : take_long_uleb(c);
+}
 
 /* ---- machines ---------------------------------------------------------------------------------- */
 

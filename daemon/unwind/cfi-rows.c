@@ -21,11 +21,13 @@ struct run {
 	uint64_t start, size; /* of the function */
 	uint64_t at; /* from its start */
 	struct cfi_state state;
+	struct unwind_rule rule; /* of this state, unless that has changed */
+	bool changed;
 	struct cfi_state remembered[REMEMBERED];
 	size_t n_remembered;
 };
 
-uint64_t take_uleb(struct cursor *c)
+uint64_t take_long_uleb(struct cursor *c)
 {
 	uint64_t v = 0;
 	uint8_t byte;
@@ -171,16 +173,18 @@ static struct unwind_rule rule_of(const struct cfi_cie *cie, const struct cfi_st
 
 static int add_row(struct run *x)
 {
-	struct unwind_rule rule = rule_of(x->cie, &x->state);
 	struct cfi_rows *rows = x->rows;
 	int r;
 
-	if (rows->n && memcmp(&rows->rows[rows->n - 1].rule, &rule, sizeof(rule)) == 0)
+	if (x->changed)
+		x->rule = rule_of(x->cie, &x->state);
+	x->changed = false;
+	if (rows->n && memcmp(&rows->rows[rows->n - 1].rule, &x->rule, sizeof(x->rule)) == 0)
 		return 0;
 	r = ARRAY_GROW(rows->rows, rows->cap, rows->n + 1);
 	if (r < 0)
 		return r;
-	rows->rows[rows->n++] = (struct cfi_row){ .pc = (uint32_t)x->at, .rule = rule };
+	rows->rows[rows->n++] = (struct cfi_row){ .pc = (uint32_t)x->at, .rule = x->rule };
 	return 0;
 }
 
@@ -220,21 +224,26 @@ static int set_loc(struct run *x, struct cursor *c)
 	return advance_to(x, to - x->start);
 }
 
-/* NULL: a register that nobody asks for. */
-static struct where *place_of(const struct run *x, struct cfi_state *s, uint64_t reg)
+/* To be changed. NULL: a register that nobody asks for. */
+static struct where *place_of(struct run *x, uint64_t reg)
 {
+	struct where *w = x->state.where;
+
 	if (reg == x->cie->ra)
-		return &s->where[TRACK_RA];
-	if (reg == x->cie->machine->fp)
-		return &s->where[TRACK_FP];
-	if (reg == x->cie->machine->sp)
-		return &s->where[TRACK_SP];
-	return NULL;
+		w += TRACK_RA;
+	else if (reg == x->cie->machine->fp)
+		w += TRACK_FP;
+	else if (reg == x->cie->machine->sp)
+		w += TRACK_SP;
+	else
+		return NULL;
+	x->changed = true;
+	return w;
 }
 
 static void set_where(struct run *x, uint64_t reg, enum where_kind kind, int64_t off)
 {
-	struct where *w = place_of(x, &x->state, reg);
+	struct where *w = place_of(x, reg);
 
 	if (w)
 		*w = (struct where){ .kind = kind, .off = off };
@@ -247,7 +256,7 @@ static int64_t factored(const struct run *x, int64_t off)
 
 static void restore(struct run *x, uint64_t reg)
 {
-	struct where *w = place_of(x, &x->state, reg);
+	struct where *w = place_of(x, reg);
 
 	if (w)
 		*w = x->cie->initial.where[w - x->state.where];
@@ -261,48 +270,59 @@ static struct cursor take_block(struct cursor *c)
 	return (struct cursor){ .p = p, .end = p ? p + n : NULL };
 }
 
+/* The most frequent one by far: with each push and pop. */
+static void set_cfa_offset(struct run *x, int64_t off)
+{
+	struct unwind_rule *rule = &x->rule;
+
+	x->state.cfa.off = off;
+	if (!x->changed && off == (int32_t)off && rule->cfa >= UNWIND_SP &&
+	    rule->cfa <= UNWIND_REG && x->state.where[TRACK_FP].kind != WHERE_AT_REGISTER &&
+	    x->state.where[TRACK_RA].kind != WHERE_AT_REGISTER)
+		rule->cfa_off = (int32_t)off;
+	else
+		x->changed = true;
+}
+
 static int run_cfa(struct run *x, uint8_t op, struct cursor *c)
 {
 	struct cfa *cfa = &x->state.cfa;
+	uint64_t reg;
 
-	/* Only a register and an offset can be changed one by one. */
-	if (cfa->kind != CFA_REGISTER &&
-	    (op == DW_CFA_def_cfa_register || op == DW_CFA_def_cfa_offset ||
-	     op == DW_CFA_def_cfa_offset_sf))
-		return -EBADMSG;
-	switch (op) {
-	case DW_CFA_def_cfa:
-	case DW_CFA_def_cfa_sf:
-	case DW_CFA_def_cfa_register:
-		cfa->reg = take_uleb(c);
-		break;
-	default:
-		break;
-	}
-	switch (op) {
-	case DW_CFA_def_cfa:
-	case DW_CFA_def_cfa_offset:
-		cfa->off = (int64_t)take_uleb(c);
-		break;
-	case DW_CFA_def_cfa_sf:
-	case DW_CFA_def_cfa_offset_sf:
-		cfa->off = factored(x, take_sleb(c));
-		break;
-	case DW_CFA_def_cfa_expression:
+	if (op == DW_CFA_def_cfa_expression) {
 		*cfa = cfa_of_expression(x->cie->machine, take_block(c));
+		x->changed = true;
 		return 0;
-	default:
-		break;
 	}
-	cfa->kind = CFA_REGISTER;
-	cfa->add = 0;
+	if (op == DW_CFA_def_cfa || op == DW_CFA_def_cfa_sf) {
+		reg = take_uleb(c);
+		*cfa = (struct cfa){
+			.kind = CFA_REGISTER,
+			.reg = reg,
+			.off = op == DW_CFA_def_cfa ? (int64_t)take_uleb(c)
+						    : factored(x, take_sleb(c)),
+		};
+		x->changed = true;
+		return 0;
+	}
+	/* Only a register and an offset can be changed one by one. */
+	if (cfa->kind != CFA_REGISTER)
+		return -EBADMSG;
+	if (op == DW_CFA_def_cfa_offset) {
+		set_cfa_offset(x, (int64_t)take_uleb(c));
+	} else if (op == DW_CFA_def_cfa_offset_sf) {
+		set_cfa_offset(x, factored(x, take_sleb(c)));
+	} else {
+		cfa->reg = take_uleb(c);
+		x->changed = true;
+	}
 	return 0;
 }
 
 static int run_register(struct run *x, uint8_t op, struct cursor *c)
 {
 	uint64_t reg = take_uleb(c);
-	struct where *w = place_of(x, &x->state, reg);
+	struct where *w = place_of(x, reg);
 
 	switch (op) {
 	case DW_CFA_offset_extended:
@@ -377,6 +397,7 @@ static int run_extended(struct run *x, uint8_t op, struct cursor *c)
 		if (!x->n_remembered)
 			return -EBADMSG;
 		x->state = x->remembered[--x->n_remembered];
+		x->changed = true;
 		return 0;
 	case DW_CFA_def_cfa:
 	case DW_CFA_def_cfa_sf:
@@ -446,6 +467,7 @@ int cfi_run_fde(const struct cfi_cie *cie, struct cursor instructions, uint64_t 
 	x.size = size;
 	x.at = 0;
 	x.state = cie->initial;
+	x.changed = true;
 	x.n_remembered = 0;
 	rows->n = 0;
 	r = run_all(&x, &instructions);

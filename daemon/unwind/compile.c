@@ -10,7 +10,7 @@
 #define CODE_BLOCKS 4
 #define ENTRY_BYTES 64 /* of an entry point without a length */
 #define LARGEST_PAGE 0x10000
-#define ALIGNMENT 16 /* of functions: in shorter gaps before such an address lies padding */
+#define ALIGNMENT_MAX 64 /* of functions */
 
 struct compiler {
 	struct image image;
@@ -131,19 +131,20 @@ static int open_code(struct compiler *c, uint64_t vaddr, const struct image_load
 	return -EBADMSG;
 }
 
+/* Bytes that align what begins behind them; to read all code for their sake would be a waste. */
 static bool is_padding(const struct gap *g)
 {
-	return g->end - g->at < PATTERN_MIN ||
-	       (g->end - g->at < ALIGNMENT && g->end % ALIGNMENT == 0);
+	uint64_t alignment = MIN(g->end & -g->end, (uint64_t)ALIGNMENT_MAX);
+
+	return g->end - g->at < MAX(alignment, (uint64_t)PATTERN_MIN);
 }
 
-/* From g->at to `end`. */
-static int scan(struct compiler *c, struct gap *g, uint64_t end)
+static int scan_code(struct compiler *c, struct gap *g, uint64_t start, uint64_t end)
 {
 	const struct image_load *l;
 	int r;
 
-	for (uint64_t at = g->at; end - at >= PATTERN_MIN;) {
+	for (uint64_t at = start; at < end && end - at >= PATTERN_MIN;) {
 		size_t n = (size_t)MIN(end - at, (uint64_t)READER_BLOCK);
 		const uint8_t *code;
 
@@ -159,6 +160,19 @@ static int scan(struct compiler *c, struct gap *g, uint64_t end)
 		at = MAX(at + n - (sizeof(sigreturns[0].bytes) - 1), g->at);
 	}
 	return 0;
+}
+
+/* From g->at to `end`, without what is no code: segments may hold constants as well, and many. */
+static int scan(struct compiler *c, struct gap *g, uint64_t end)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < c->image.n_code; i++) {
+		const struct image_part *p = &c->image.code[i];
+
+		r = scan_code(c, g, MAX(g->at, p->vaddr), MIN(end, p->vaddr + p->size));
+	}
+	return r;
 }
 
 /* Within one segment. */

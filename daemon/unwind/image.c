@@ -78,33 +78,45 @@ static bool read_section_header(struct reader *r, uint64_t table, uint64_t i, El
 	return true;
 }
 
-static bool has_name(struct reader *r, const Elf64_Shdr *names, const Elf64_Shdr *s,
-		     const char *name)
+static bool begins_with(struct reader *r, const Elf64_Shdr *names, const Elf64_Shdr *s,
+			const char *text, size_t len)
 {
-	size_t len = strlen(name) + 1;
 	const uint8_t *bytes;
 
 	return s->sh_name < names->sh_size && len <= names->sh_size - s->sh_name &&
 	       names->sh_offset <= INT64_MAX &&
 	       reader_get(r, names->sh_offset + s->sh_name, len, &bytes) == 0 &&
-	       memcmp(bytes, name, len) == 0;
+	       memcmp(bytes, text, len) == 0;
+}
+
+static bool has_name(struct reader *r, const Elf64_Shdr *names, const Elf64_Shdr *s,
+		     const char *name)
+{
+	return begins_with(r, names, s, name, strlen(name) + 1);
+}
+
+static void add_code(struct image *m, struct image_part part)
+{
+	if (part.size && m->n_code < IMAGE_CODE_MAX)
+		m->code[m->n_code++] = part;
 }
 
 static void take_section(struct image *m, struct reader *r, const Elf64_Shdr *names,
 			 const Elf64_Shdr *s)
 {
-	struct image_part *to;
+	/* The code as it was before BOLT moved it: nobody runs it. */
+	static const char bolt[] = ".bolt.org";
+	struct image_part part = part_of(m, s->sh_offset, s->sh_size, s->sh_addr);
 
+	part.compressed = s->sh_flags & SHF_COMPRESSED;
 	if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL)
 		return;
+	if (s->sh_flags & SHF_EXECINSTR && !begins_with(r, names, s, bolt, sizeof(bolt) - 1))
+		add_code(m, part);
 	if (has_name(r, names, s, ".eh_frame"))
-		to = &m->eh_frame;
+		m->eh_frame = part;
 	else if (has_name(r, names, s, ".debug_frame"))
-		to = &m->debug_frame;
-	else
-		return;
-	*to = part_of(m, s->sh_offset, s->sh_size, s->sh_addr);
-	to->compressed = s->sh_flags & SHF_COMPRESSED;
+		m->debug_frame = part;
 }
 
 /* Whatever is wrong with them: the program runs without sections. */
@@ -132,6 +144,25 @@ static int read_sections(struct image *m, const Elf64_Ehdr *e)
 	return 0;
 }
 
+static int by_vaddr(const void *a, const void *b)
+{
+	const struct image_part *p = a, *q = b;
+
+	return p->vaddr < q->vaddr ? -1 : p->vaddr > q->vaddr;
+}
+
+static void sort_code(struct image *m)
+{
+	/* So many that some were left out are as good as none. */
+	if (m->n_code == IMAGE_CODE_MAX)
+		m->n_code = 0;
+	if (!m->n_code)
+		for (size_t i = 0; i < m->n_loads; i++)
+			if (m->loads[i].executable)
+				add_code(m, m->loads[i].part);
+	qsort(m->code, m->n_code, sizeof(m->code[0]), by_vaddr);
+}
+
 int image_open(int fd, struct image *ret)
 {
 	struct image m = { .fd = fd };
@@ -154,9 +185,11 @@ int image_open(int fd, struct image *ret)
 	r = read_program_headers(&m, &e);
 	if (r >= 0)
 		r = read_sections(&m, &e);
-	if (r >= 0)
-		*ret = m;
-	return r;
+	if (r < 0)
+		return r;
+	sort_code(&m);
+	*ret = m;
+	return 0;
 }
 
 bool image_part_at(const struct image *m, uint64_t vaddr, struct image_part *ret)

@@ -9,6 +9,7 @@
 #include "base/util.h"
 
 #define IMAGE_LOADS_MAX 256
+#define IMAGE_CODE_MAX 256
 #define IMAGE_INFLATED_MAX (32U << 20) /* bytes of a compressed section */
 
 struct image_part {
@@ -29,6 +30,9 @@ struct image {
 	uint64_t entry;
 	struct image_load loads[IMAGE_LOADS_MAX]; /* as they stand in the file */
 	size_t n_loads;
+	/* Sections with code, in ascending order; without section headers executable segments. */
+	struct image_part code[IMAGE_CODE_MAX];
+	size_t n_code;
 	struct image_part frame_header; /* PT_GNU_EH_FRAME */
 	struct image_part eh_frame, debug_frame; /* sections */
 };
