@@ -8,6 +8,8 @@
 #include <linux/types.h>
 #include <linux/bpf.h>
 
+#include "regs.h"
+
 #define PF_KTHREAD 0x00200000
 #define PF_EXITING 0x00000004
 #define PF_IO_WORKER 0x00000010
@@ -19,8 +21,53 @@ struct thread_info {
 	__u32 status; /* x86 */
 };
 
+typedef struct {
+	void *vdso;
+} mm_context_t;
+
 struct mm_struct {
 	unsigned long start_code;
+	mm_context_t context;
+};
+
+struct timespec64 {
+	long long tv_sec;
+	long tv_nsec;
+};
+
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	long long i_size;
+	long long i_ctime_sec; /* 6.11 */
+	__u32 i_ctime_nsec;
+};
+
+struct inode___before_6_11 {
+	struct timespec64 __i_ctime;
+};
+
+struct inode___before_6_6 {
+	struct timespec64 i_ctime;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+#define VM_EXEC 4UL
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	struct mm_struct *vm_mm;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
 };
 
 struct sched_info {
@@ -101,34 +148,6 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
-
-/*
- * User registers as the ABI lays them out: struct pt_regs of asm/ptrace.h on x86-64, struct user_pt_regs on
- * arm64. Both are what a perf_event program's context begins with, and the head of the pt_regs that the
- * kernel saves on entry. Words, so that a 16-bit cs (6.9) is read at its offset like any other.
- */
-#if defined(__TARGET_ARCH_x86)
-#define REGS_WORDS 21
-#define REGS_FP 4
-#define REGS_NR 15 /* orig_ax */
-#define REGS_IP 16
-#define REGS_CS 17
-#define REGS_SP 19
-#define REGS_ARG0 14
-#define REGS_ARG1 13
-#define REGS_IN_USER(words) (((words)[REGS_CS] & 3) == 3)
-#define REGS_IN_COMPAT(words) (((words)[REGS_CS] & 0xffff) == 0x23) /* __USER32_CS */
-#elif defined(__TARGET_ARCH_arm64)
-#define REGS_WORDS 34
-#define REGS_FP 29
-#define REGS_SP 31
-#define REGS_IP 32
-#define REGS_CS 33 /* pstate */
-#define REGS_IN_USER(words) (((words)[REGS_CS] & 0xf) == 0)
-#define REGS_IN_COMPAT(words) (((words)[REGS_CS] & 0x10) != 0)
-#else
-#error "no register layout for this architecture"
-#endif
 
 /* What a perf_event program gets. */
 struct perf_context {

@@ -16,6 +16,9 @@
 const volatile u64 hash_seed = 0; /* random: nobody can prepare stacks that collide */
 const volatile u64 hash_mask = ~0ULL; /* tests force collisions by clearing bits */
 const volatile u64 user_ip_mask = ~0ULL; /* clears pointer authentication bits on arm64 */
+const volatile bool unwinding =
+	false; /* there are tables: the maps unwind_* are those of daemon/unwind */
+const volatile u32 page_size = 4096;
 const volatile u32 thread_size = 16384; /* of a kernel stack, where bpf_task_pt_regs is missing */
 const volatile u32 seen_mask = 0; /* entries of `seen` - 1: a power of two */
 

@@ -69,15 +69,8 @@ static __always_inline bool ip_is_idle(u64 ip)
 	return false;
 }
 
-/* The context's registers, read once: the verifier takes no address that was computed within a context. */
-struct tick_regs {
-	u64 ip, sp, fp;
-	bool user, compat;
-};
-
-static __always_inline u64 tick_stack(void *ctx, const struct tick_regs *regs,
-				      struct task_struct *task, u32 w, const struct on_cpu_key *key,
-				      struct account *a)
+static __always_inline u64 tick_stack(struct perf_context *ctx, struct task_struct *task, u32 w,
+				      const struct on_cpu_key *key, struct account *a, bool ask)
 {
 	int slot = scratch_claim();
 	struct scratch *s;
@@ -89,13 +82,17 @@ static __always_inline u64 tick_stack(void *ctx, const struct tick_regs *regs,
 		return STACK_ID_NONE;
 	}
 	stack_begin(s, w, SOURCE_ON_CPU, key->tgid, key->start);
-	if (regs->user) {
-		stack_user_regs(s, regs->ip, regs->sp, regs->fp, regs->compat);
+	/* Word by word: the verifier takes no address that was computed within a context. */
+#pragma unroll
+	for (int i = 0; i < REGS_WORDS; i++)
+		s->regs[i] = *(volatile u64 *)&ctx->regs[i];
+	if (REGS_IN_USER(s->regs)) {
+		stack_user_regs(s);
 	} else {
 		s->rec.nr_kernel = kernel_frames(bpf_get_stack(ctx, s->ips, KERNEL_STACK_BYTES, 0));
 		stack_user_regs_of_current(s, task);
 	}
-	id = stack_send(s, slot, a);
+	id = stack_send(s, slot, a, ask);
 	scratch_release(s);
 	return id;
 }
@@ -120,8 +117,7 @@ static __always_inline int tick_count(void *map, struct on_cpu_key *key, u64 ns)
 	return 0;
 }
 
-SEC("perf_event")
-int oncpu_tick(struct perf_context *ctx)
+static __always_inline int tick(struct perf_context *ctx, bool ask)
 {
 	u32 w = window, cpu = bpf_get_smp_processor_id();
 	u64 now = bpf_ktime_get_ns(), id = bpf_get_current_pid_tgid();
@@ -129,13 +125,6 @@ int oncpu_tick(struct perf_context *ctx)
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct account *a = account_of(w, SOURCE_ON_CPU);
 	struct tick_cpu *c = bpf_map_lookup_elem(&tick_cpus, &cpu);
-	struct tick_regs regs = {
-		.ip = ctx->regs[REGS_IP],
-		.sp = ctx->regs[REGS_SP],
-		.fp = ctx->regs[REGS_FP],
-		.user = REGS_IN_USER(ctx->regs),
-		.compat = REGS_IN_COMPAT(ctx->regs),
-	};
 	struct tick t;
 	int r;
 
@@ -146,7 +135,7 @@ int oncpu_tick(struct perf_context *ctx)
 	a->lost[LOSS_TICK_SKIPPED] += t.skipped;
 	a->lost_ns += t.lost_ns;
 	/* Of a burst of some processes too: user space compares it with the kernel's own account. */
-	if (!key.tid && ip_is_idle(regs.ip)) {
+	if (!key.tid && ip_is_idle(ctx->regs[REGS_IP])) {
 		a->seen++;
 		a->idle++;
 		a->idle_ns += t.weight_ns;
@@ -157,7 +146,7 @@ int oncpu_tick(struct perf_context *ctx)
 	a->seen++;
 	if (key.tgid)
 		key.start = BPF_CORE_READ(task, group_leader, start_boottime);
-	key.stack = tick_stack(ctx, &regs, task, w, &key, a);
+	key.stack = tick_stack(ctx, task, w, &key, a, ask);
 	r = w & 1 ? tick_count(&on_cpu_b, &key, t.weight_ns)
 		  : tick_count(&on_cpu_a, &key, t.weight_ns);
 	if (r) {
@@ -168,4 +157,16 @@ int oncpu_tick(struct perf_context *ctx)
 	a->stored++;
 	a->ns += t.weight_ns;
 	return 0;
+}
+
+SEC("perf_event")
+int oncpu_tick(struct perf_context *ctx)
+{
+	return tick(ctx, false);
+}
+
+SEC("perf_event")
+int oncpu_tick_asking(struct perf_context *ctx)
+{
+	return tick(ctx, true);
 }

@@ -8,40 +8,22 @@
  *	s = scratch_at(slot);
  *	stack_begin(s, w, SOURCE_X, tgid, start);
  *	s->rec.nr_kernel = kernel_frames(bpf_get_stack(ctx, s->ips, KERNEL_STACK_BYTES, 0));
- *	stack_user_regs_of(s, task) or stack_user_regs(s, ip, sp, fp, compat) or neither
- *	id = stack_send(s, slot, a);
+ *	stack_user_regs_of_current(s, task), or fill s->regs and stack_user_regs(s), or neither
+ *	id = stack_send(s, slot, a, ask);
  *	scratch_release(s);
  *
- * The walker follows frame pointers. One step is a global subprogram with a scalar argument and its state in
- * the scratch: the verifier then checks it once, and the loop over 512 frames costs every kernel from 5.10 on
- * some 8,000 instructions; inlined, the same loop is refused beyond 48 frames before 6.x.
+ * The user side is walked by unwind tables: walk.h.
  */
 #pragma once
 
 #define SCRATCH_SLOTS 4
-#define MAX_FRAMES (MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
 #define KERNEL_STACK_BYTES (MAX_KERNEL_FRAMES * 8)
+#define WALK_FN __noinline
+#define WALK_UNROLL _Pragma("unroll")
+#define WALK_CONST \
+	const /* not static: libbpf 1.1 gives static data a wrong place in the type information */
 
-struct walk {
-	u64 ip;
-	u64 fp; /* of the next frame to read */
-	u64 sp; /* frames lie at or above this */
-	u64 hash;
-	u64 check;
-	u32 word; /* size of a saved register: 8, or 4 in a 32-bit process; 0: there is no user side */
-	u32 pad;
-};
-
-struct scratch {
-	u32 busy;
-	u32 pad;
-	struct walk walk;
-	u64 regs[REGS_WORDS];
-	/* Sent as it lies here: the user's frames follow the kernel's without a gap. */
-	struct stack_record rec;
-	u64 ips[MAX_FRAMES];
-};
-_Static_assert(sizeof(struct scratch) <= 32768, "per-CPU values are limited");
+#include "walk.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -81,26 +63,6 @@ static __always_inline void scratch_release(struct scratch *s)
 	__sync_fetch_and_add(&s->busy, -1);
 }
 
-/* ---- identity --------------------------------------------------------------------------------------- */
-
-static __always_inline void hash_add(struct walk *k, u64 v)
-{
-	u64 h = (k->hash ^ v) * 0x9e3779b97f4a7c15ULL;
-
-	k->hash = h ^ h >> 32;
-	h = (k->check + v) * 0xc2b2ae3d27d4eb4fULL;
-	k->check = h << 31 | h >> 33;
-}
-
-static __always_inline u64 hash_finish(u64 h)
-{
-	h ^= h >> 33;
-	h *= 0xff51afd7ed558ccdULL;
-	h ^= h >> 33;
-	h *= 0xc4ceb9fe1a85ec53ULL;
-	return h ^ h >> 33;
-}
-
 /* A subprogram of its own, so that the verifier's knowledge of the number of frames ends with it. */
 __noinline int hash_kernel(u32 slot)
 {
@@ -118,99 +80,230 @@ __noinline int hash_kernel(u32 slot)
 	return 0;
 }
 
-/* ---- the user's side -------------------------------------------------------------------------------- */
+/* ---- the walk's surroundings ------------------------------------------------------------------------- */
 
-/* A code address that a user process can have; garbage ends the walk instead of making new stacks. */
-static __always_inline bool user_ip_valid(u64 ip)
+/*
+ * The tables of all collectors are the same maps, made by daemon/unwind. Of a collector without them these small ones
+ * are created, in which nothing is found.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct unwind_process_key);
+	__type(value, struct unwind_process);
+} unwind_processes SEC(".maps");
+
+struct unwind_nodes_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, UNWIND_NODES_PER_MAP);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, UNWIND_NODE_SIZE);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__array(values, struct unwind_nodes_map);
+} unwind_nodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct unwind_rule);
+} unwind_rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct unwind_control);
+} unwind_controls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct unwind_file_key);
+	__type(value, struct unwind_file);
+} unwind_files SEC(".maps");
+
+#define MEMO_ENTRIES 1024
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MEMO_ENTRIES);
+	__type(key, u32);
+	__type(value, struct walk_memo);
+} walk_memos SEC(".maps");
+
+static __always_inline const void *walk_node(u32 node)
 {
-	return ip >= 4096 && ip < 1ULL << 56;
+	u32 map = node >> UNWIND_SLOT_BITS, slot = node & ((1U << UNWIND_SLOT_BITS) - 1);
+	void *inner;
+
+	if (!node)
+		return NULL;
+	inner = bpf_map_lookup_elem(&unwind_nodes, &map);
+	return inner ? bpf_map_lookup_elem(inner, &slot) : NULL;
 }
 
-/* Appends one address to the record. 0, or -1 when it is full. */
-static __always_inline int push_user_ip(struct scratch *s, u64 ip)
+static __always_inline int walk_rule(u32 rule, struct unwind_rule *ret)
 {
-	u32 user = s->rec.nr_user;
-	u32 i = s->rec.nr_kernel + user;
+	const struct unwind_rule *r = bpf_map_lookup_elem(&unwind_rules, &rule);
 
-	if (user >= MAX_USER_FRAMES)
+	if (!r)
 		return -1;
-	/* The verifier must see the bound on the very register that indexes. */
-	asm volatile("" : "+r"(i));
-	if (i >= MAX_FRAMES)
-		return -1;
-	s->ips[i] = ip;
-	s->rec.nr_user = user + 1;
-	hash_add(&s->walk, ip);
+	*ret = *r;
 	return 0;
 }
 
-/* Reads one frame and steps to its caller. 1 when the walk is over; rec.walk_end says why. */
-__noinline int walk_step(u32 slot)
+static __always_inline int walk_read(void *to, u32 size, u64 from)
+{
+	return bpf_probe_read_user(to, size, (const void *)from);
+}
+
+static __always_inline struct walk_memo *walk_memo(u64 hash)
+{
+	u32 index = hash & (MEMO_ENTRIES - 1);
+
+	return bpf_map_lookup_elem(&walk_memos, &index);
+}
+
+/* ---- asking the kernel for a mapping (bpf_find_vma: 5.17) ---------------------------------------------- */
+
+struct vma_context {
+	u32 slot;
+	u32 found; /* an executable mapping */
+	struct unwind_file_key key;
+	u64 offset; /* in the file, of the mapping's first byte */
+};
+
+static __always_inline u64 inode_changed_ns(const struct inode *inode)
+{
+	const struct inode___before_6_11 *older = (const void *)inode;
+	const struct inode___before_6_6 *old = (const void *)inode;
+
+	/* The highest bit of the nanoseconds says that somebody has asked for them (6.13). */
+	if (bpf_core_field_exists(inode->i_ctime_sec))
+		return BPF_CORE_READ(inode, i_ctime_sec) * 1000000000ULL +
+		       (BPF_CORE_READ(inode, i_ctime_nsec) & 0x7fffffff);
+	if (bpf_core_field_exists(older->__i_ctime))
+		return BPF_CORE_READ(older, __i_ctime.tv_sec) * 1000000000ULL +
+		       BPF_CORE_READ(older, __i_ctime.tv_nsec);
+	return BPF_CORE_READ(old, i_ctime.tv_sec) * 1000000000ULL +
+	       BPF_CORE_READ(old, i_ctime.tv_nsec);
+}
+
+static long on_vma(struct task_struct *task, struct vm_area_struct *vma, void *context)
+{
+	struct vma_context *c = context;
+	struct scratch *s = scratch_at(c->slot);
+	struct file *file;
+	struct inode *inode;
+
+	if (!s || !(vma->vm_flags & VM_EXEC))
+		return 0;
+	c->found = 1;
+	s->walk.at.start = vma->vm_start;
+	s->walk.at.end = vma->vm_end;
+	s->walk.at.root = 0;
+	s->walk.at.lack = UNWIND_LACK_PENDING;
+	file = vma->vm_file;
+	if (!file) {
+		if ((u64)BPF_CORE_READ(vma, vm_mm, context.vdso) != vma->vm_start)
+			s->walk.at.lack = UNWIND_LACK_CODE;
+		return 0;
+	}
+	inode = BPF_CORE_READ(file, f_inode);
+	c->key.ino = BPF_CORE_READ(inode, i_ino);
+	c->key.size = BPF_CORE_READ(inode, i_size);
+	c->key.changed_ns = inode_changed_ns(inode);
+	c->key.dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	c->offset = vma->vm_pgoff * page_size;
+	return 0;
+}
+
+/* Of the current task, in whose memory all walks go. */
+__noinline int walk_vma(u32 slot)
 {
 	struct scratch *s = scratch_at(slot);
-	u64 frame[2] = {}, fp, ip;
-	u32 word, frame32[2];
+	struct vma_context c = { .slot = slot };
+	const struct unwind_file *f;
+	long r;
 
 	if (!s)
-		return 1;
-	fp = s->walk.fp;
-	word = s->walk.word;
-	s->rec.walk_end = WALK_COMPLETE;
-	if (!fp)
-		return 1;
-	s->rec.walk_end = WALK_MISALIGNED;
-	if (fp & (word - 1))
-		return 1;
-	s->rec.walk_end = WALK_NOT_ASCENDING;
-	if (fp < s->walk.sp)
-		return 1;
-	s->rec.walk_end = WALK_READ_FAILED;
-	if (word == 8) {
-		if (bpf_probe_read_user(frame, sizeof(frame), (void *)fp))
-			return 1;
-	} else {
-		if (bpf_probe_read_user(frame32, sizeof(frame32), (void *)fp))
-			return 1;
-		frame[0] = frame32[0];
-		frame[1] = frame32[1];
+		return WALK_VMA_BUSY;
+	r = bpf_find_vma(bpf_get_current_task_btf(), lookup_pc(&s->walk), on_vma, &c, 0);
+	if (!c.found)
+		return r == -2 /* ENOENT */ || !r ? WALK_VMA_NONE : WALK_VMA_BUSY;
+	if (s->walk.at.lack == UNWIND_LACK_CODE)
+		return 0;
+	f = bpf_map_lookup_elem(&unwind_files, &c.key);
+	if (!f)
+		return 0;
+	s->walk.at.lack = UNWIND_LACK_CFI;
+#pragma unroll
+	for (u32 i = 0; i < UNWIND_FILE_SEGMENTS; i++) {
+		u64 offset = f->segment[i].offset;
+
+		if (i >= f->n || c.offset >= offset + f->segment[i].size ||
+		    c.offset + (s->walk.at.end - s->walk.at.start) <= offset)
+			continue;
+		s->walk.at.delta = s->walk.at.start - (f->segment[i].pc + c.offset - offset);
+		s->walk.at.root = f->root;
 	}
-	ip = frame[1] & user_ip_mask;
-	if (!ip) {
-		s->rec.walk_end = WALK_COMPLETE;
-		return 1;
-	}
-	if (!user_ip_valid(ip))
-		return 1;
-	s->rec.walk_end = WALK_LIMIT;
-	if (push_user_ip(s, ip))
-		return 1;
-	s->walk.sp = fp + 2 * word;
-	s->walk.fp = frame[0];
 	return 0;
 }
 
-__noinline int walk_user(u32 slot)
+__noinline int walk_step_asking(u32 slot)
+{
+	return walk_one(slot, true);
+}
+
+__noinline int walk_user_asking(u32 slot)
 {
 	struct scratch *s = scratch_at(slot);
 
-	if (!s || !s->walk.word)
+	if (!s || !walk_begins(s))
 		return 0;
-	s->rec.walk_end = WALK_NO_REGS;
-	if (!user_ip_valid(s->walk.ip) || push_user_ip(s, s->walk.ip))
-		return 0;
-	for (int i = 0; i < MAX_USER_FRAMES; i++) {
-		if (walk_step(slot))
+	for (int i = 0; i <= MAX_USER_FRAMES; i++) {
+		if (walk_step_asking(slot))
 			return 0;
 	}
 	return 0;
 }
 
-static __always_inline void stack_user_regs(struct scratch *s, u64 ip, u64 sp, u64 fp, bool compat)
+/* Finds the process's mappings. */
+static __always_inline void stack_space(struct scratch *s)
 {
-	s->walk.ip = ip;
-	s->walk.sp = sp;
-	s->walk.fp = fp;
-	s->walk.word = compat ? 4 : 8;
+	struct unwind_process_key key = { .start = s->rec.start, .tgid = s->rec.tgid };
+	const struct unwind_process *p;
+	const struct unwind_control *c;
+	u32 zero = 0;
+
+	s->walk.space.node = 0;
+	if (!unwinding)
+		return;
+	p = bpf_map_lookup_elem(&unwind_processes, &key);
+	c = bpf_map_lookup_elem(&unwind_controls, &zero);
+	if (!p || !c)
+		return;
+	s->walk.epoch = c->epoch;
+	s->walk.space = *p;
+}
+
+/* The user side begins with the registers in s->regs. */
+static __always_inline void stack_user_regs(struct scratch *s)
+{
+	s->walk.ip = s->regs[REGS_IP];
+	s->walk.sp = s->regs[REGS_SP];
+	s->walk.fp = s->regs[REGS_FP];
+	s->walk.known = 1;
+	s->walk.word = REGS_IN_COMPAT(s->regs) ? 4 : 8;
+	stack_space(s);
 }
 
 /*
@@ -235,10 +328,8 @@ static __always_inline bool stack_read_user_regs(struct scratch *s, struct task_
 /* Takes the user side of the current task, which is in the kernel. */
 static __always_inline void stack_user_regs_of_current(struct scratch *s, struct task_struct *task)
 {
-	if (!stack_read_user_regs(s, task))
-		return;
-	stack_user_regs(s, s->regs[REGS_IP], s->regs[REGS_SP], s->regs[REGS_FP],
-			REGS_IN_COMPAT(s->regs));
+	if (stack_read_user_regs(s, task))
+		stack_user_regs(s);
 }
 
 /* ---- begin and send ---------------------------------------------------------------------------------- */
@@ -257,6 +348,7 @@ static __always_inline void stack_begin(struct scratch *s, u32 w, enum source so
 	s->rec.tgid = tgid;
 	s->rec.nr_kernel = 0;
 	s->rec.nr_user = 0;
+	s->rec.nr_fp = 0;
 	s->rec.walk_end = WALK_NONE;
 	s->rec.source = source;
 }
@@ -269,9 +361,10 @@ static __always_inline u32 kernel_frames(long bytes)
 
 /*
  * Walks the user side if registers were given, and sends the stack unless this window has it already. Returns
- * its id, or STACK_ID_NONE when it could not be sent, counted in `a`.
+ * its id, or STACK_ID_NONE when it could not be sent, counted in `a`. `ask` is a constant: programs come in two
+ * forms, of which those that ask the kernel for mappings are loaded where it can be asked.
  */
-static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct account *a)
+static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct account *a, bool ask)
 {
 	struct seen_entry *e;
 	u32 index, check, n;
@@ -279,7 +372,10 @@ static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct accoun
 
 	hash_add(&s->walk, (u64)s->rec.tgid << 32 | s->rec.nr_kernel);
 	hash_kernel(slot);
-	walk_user(slot);
+	if (ask)
+		walk_user_asking(slot);
+	else
+		walk_user(slot);
 	hash_add(&s->walk, s->rec.walk_end);
 	id = hash_finish(s->walk.hash) & hash_mask;
 	if (id == STACK_ID_NONE)

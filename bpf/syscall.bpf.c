@@ -105,7 +105,7 @@ static __always_inline u32 call_key(int nr, long ret, bool compat)
 }
 
 /* A call of the current thread returns `ret`. */
-static __always_inline int call_returns(int nr, long ret)
+static __always_inline int call_returns(int nr, long ret, bool ask)
 {
 	struct task_struct *task;
 	struct caller who;
@@ -115,7 +115,7 @@ static __always_inline int call_returns(int nr, long ret)
 	if (off_cpu_enabled && resume_hook == RESUME_SPLIT)
 		split_returns(task, who.tid);
 	if (futex_enabled && (nr_is_futex_wait(nr, who.compat) || nr_is_restart(nr, who.compat)))
-		futex_returns(w, task, &who, nr, ret);
+		futex_returns(w, task, &who, nr, ret, ask);
 	if (!syscalls_enabled || (!ret && nr_returns_twice(nr, who.compat)))
 		return 0;
 	if (nr == -1 && call_was_exec(task, ret))
@@ -127,7 +127,13 @@ static __always_inline int call_returns(int nr, long ret)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(syscall_exit, struct pt_regs *regs, long ret)
 {
-	return call_returns(regs_nr(regs), ret);
+	return call_returns(regs_nr(regs), ret, false);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(syscall_exit_asking, struct pt_regs *regs, long ret)
+{
+	return call_returns(regs_nr(regs), ret, true);
 }
 
 /* The fields of raw_syscalls/sys_exit as its format file describes them. */
@@ -140,7 +146,13 @@ struct sys_exit_event {
 SEC("tp/raw_syscalls/sys_exit")
 int syscall_exit_classic(struct sys_exit_event *ctx)
 {
-	return call_returns(ctx->id, ctx->ret);
+	return call_returns(ctx->id, ctx->ret, false);
+}
+
+SEC("tp/raw_syscalls/sys_exit")
+int syscall_exit_classic_asking(struct sys_exit_event *ctx)
+{
+	return call_returns(ctx->id, ctx->ret, true);
 }
 
 /* The thread ends: in exit or exit_group, or because something else ended it. */

@@ -71,16 +71,26 @@ enum loss {
 	LOSS_N
 };
 
-/* How a user stack walk ended. Complete: FP_END (a zero frame pointer or return address). */
+/*
+ * How a user stack walk ended. Complete: the outermost frame was reached, which is an undefined or zero return
+ * address, or a zero frame pointer in a caller that has no row. All else is partial: the frames nearest to the leaf.
+ */
 enum walk_end {
 	WALK_NONE = 0, /* no user stack wanted: kernel thread or no user registers */
 	WALK_COMPLETE = 1,
 	WALK_READ_FAILED = 2, /* page not resident or pointer wild */
 	WALK_LIMIT = 3, /* MAX_USER_FRAMES reached */
 	WALK_NOT_ASCENDING = 4, /* the next frame does not lie above this one */
-	WALK_MISALIGNED = 5,
+	WALK_NO_ROW = 5, /* code without call frame information, and no frame pointer either */
 	WALK_PENDING = 6, /* the user side could not be read from where we were */
 	WALK_NO_REGS = 7,
+	WALK_NO_PROCESS = 8, /* its mappings are not known yet: walked by frame pointers */
+	WALK_NO_MAPPING = 9, /* the address lies in no executable mapping */
+	WALK_NO_TABLE =
+		10, /* the table is not there: not built yet, beyond the budget, file unreadable */
+	WALK_RUNTIME_CODE = 11, /* code made at run time, and no frame pointer */
+	WALK_UNSUPPORTED =
+		12, /* a rule that needs a register or an expression that a walk does not have */
 	WALK_END_N
 };
 
@@ -101,7 +111,8 @@ enum record_type {
 
 /*
  * A stack that was not sent in this window yet: header, then nr_kernel + nr_user addresses, each leaf first,
- * kernel part first. `id` covers (tgid, start) and all addresses, and is never 0 nor STACK_ID_NONE.
+ * kernel part first. Of the user's, all but the leaf are return addresses, or one more than the address that a signal
+ * interrupted: what they name is the byte before. `id` covers (tgid, start) and all addresses, and is never 0 nor STACK_ID_NONE.
  */
 struct stack_record {
 	u32 type; /* RECORD_STACK */
@@ -114,7 +125,8 @@ struct stack_record {
 	u16 nr_user;
 	u8 walk_end; /* enum walk_end */
 	u8 source;
-	u8 pad[6];
+	u16 nr_fp; /* steps that went by the frame pointer */
+	u8 pad[4];
 	/* u64 ips[] follows */
 };
 SHARED_ASSERT(sizeof(struct stack_record) == 48);

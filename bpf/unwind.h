@@ -155,6 +155,30 @@ struct unwind_process {
 };
 SHARED_ASSERT(sizeof(struct unwind_process) == 16);
 
+/*
+ * A binary by its file, for mappings that the daemon has not described: of a process that just began, of a library
+ * that was just loaded. The vDSO has all zeros.
+ */
+struct unwind_file_key {
+	u64 ino;
+	u64 size;
+	u64 changed_ns; /* of the last change of the inode (ctime) */
+	u32 dev; /* as the kernel writes it: major << 20 | minor */
+	u32 pad;
+};
+SHARED_ASSERT(sizeof(struct unwind_file_key) == 32);
+
+#define UNWIND_FILE_SEGMENTS 2
+struct unwind_file {
+	u32 root;
+	u32 n; /* segments */
+	struct {
+		u64 offset, size; /* in the file */
+		u64 pc; /* table pc of its first byte */
+	} segment[UNWIND_FILE_SEGMENTS];
+};
+SHARED_ASSERT(sizeof(struct unwind_file) == 8 + UNWIND_FILE_SEGMENTS * 24);
+
 /* One value, written by the daemon. */
 struct unwind_control {
 	u32 epoch; /* raised when a rule or a node may be used anew: what was cached before is void */

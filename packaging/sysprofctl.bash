@@ -5,7 +5,7 @@
 _sysprofctl()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' i
-	local commands='status top flame series types labels watch record'
+	local commands='status top flame series stacks types labels watch record'
 	local keys='comm exe pid tid thread uid unit cgroup container pod namespace build-id binary function
 		cause syscall errno lock state'
 
@@ -47,6 +47,7 @@ _sysprofctl_word()
 	case $1 in
 	'') options="$3 --version" ;;
 	status | types) options='--format' ;;
+	stacks) options='-n --format' ;;
 	top) options="$selection --by -n --sort --format" ;;
 	flame) options="$selection -o --format" ;;
 	series) options="$selection --by --step -n --format" ;;

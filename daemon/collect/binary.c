@@ -37,7 +37,7 @@ struct binaries {
 	uint32_t *unused; /* ids to use again */
 	size_t n_unused, cap_unused;
 	size_t n_objects, n_fds, n_idle, path_bytes;
-	uint64_t next_key, refused;
+	uint64_t next_key, refused, last_version;
 	struct index by_key; /* under the lock */
 	struct index by_build_id, by_file; /* drain thread */
 	struct index by_alias;
@@ -322,6 +322,11 @@ struct object *object_unref(struct binaries *b, struct object *o)
 	TAILQ_INSERT_TAIL(&b->idle, o, idle_link);
 	b->n_idle++;
 	return NULL;
+}
+
+uint64_t binaries_new_version(struct binaries *b)
+{
+	return ++b->last_version;
 }
 
 void binaries_trim(struct binaries *b)

@@ -74,6 +74,9 @@ struct object *binaries_anonymous(struct binaries *b);
 struct object *object_ref(struct object *o);
 struct object *object_unref(struct binaries *b, struct object *o);
 
+/* A number that was not given before: names a list of mappings. */
+uint64_t binaries_new_version(struct binaries *b);
+
 /* Drops what nothing refers to and nobody asked about lately. */
 void binaries_trim(struct binaries *b);
 

@@ -100,7 +100,10 @@ static uint32_t power_of_two(double n)
 static bool map_is_shared(const struct sysprofd_bpf *skel, const struct bpf_map *m)
 {
 	return m == skel->maps.ring || m == skel->maps.seen || m == skel->maps.accounts ||
-	       m == skel->maps.scratches || bpf_map__is_internal(m);
+	       m == skel->maps.scratches || m == skel->maps.walk_memos ||
+	       m == skel->maps.unwind_processes || m == skel->maps.unwind_nodes ||
+	       m == skel->maps.unwind_rules || m == skel->maps.unwind_controls ||
+	       m == skel->maps.unwind_files || bpf_map__is_internal(m);
 }
 
 static int leave_all_out(struct sysprofd_bpf *skel)
@@ -114,6 +117,29 @@ static int leave_all_out(struct sysprofd_bpf *skel)
 	bpf_object__for_each_map (m, skel->obj)
 		if (!map_is_shared(skel, m) && r == 0)
 			r = bpf_map__set_autocreate(m, false);
+	return r;
+}
+
+/* Collectors share the tables. */
+static int use_tables(struct collector *c)
+{
+	const struct walk_tables *t = c->o.tables;
+	struct sysprofd_bpf *skel = c->skel;
+	int r;
+
+	if (!t)
+		return 0;
+	skel->rodata->unwinding = true;
+	skel->rodata->page_size = (uint32_t)sysconf(_SC_PAGESIZE);
+	r = bpf_map__reuse_fd(skel->maps.unwind_processes, t->processes);
+	if (r == 0)
+		r = bpf_map__reuse_fd(skel->maps.unwind_nodes, t->nodes);
+	if (r == 0)
+		r = bpf_map__reuse_fd(skel->maps.unwind_files, t->files);
+	if (r == 0)
+		r = bpf_map__reuse_fd(skel->maps.unwind_rules, t->rules);
+	if (r == 0)
+		r = bpf_map__reuse_fd(skel->maps.unwind_controls, t->controls);
 	return r;
 }
 
@@ -135,6 +161,8 @@ static int configure_shared(struct collector *c)
 	skel->rodata->seen_mask = seen - 1;
 	skel->rodata->hash_seed = collector_random64(c);
 	skel->rodata->hash_mask = c->o.hash_mask ?: UINT64_MAX;
+	if (r == 0)
+		r = use_tables(c);
 #ifdef __aarch64__
 	/* Pointer authentication signs bits above the address; user addresses have 48 bits unless asked for. */
 	skel->rodata->user_ip_mask = (1ULL << 48) - 1;
@@ -149,6 +177,8 @@ static int configure(struct collector *c)
 	r = leave_all_out(c->skel);
 	if (r < 0)
 		return r;
+	/* All sources have programs that depend on it. Without type information it is the load that tells. */
+	(void)hooks_probe(c);
 	r = configure_shared(c);
 	for (int s = 0; s < SOURCE_N && r == 0; s++) {
 		int k;

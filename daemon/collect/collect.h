@@ -11,6 +11,7 @@
 #include "../bpf/sysprofd.h"
 #include "base/util.h"
 #include "collect/places.h"
+#include "collect/walk.h"
 
 struct collect_options {
 	bool enabled[SOURCE_N];
@@ -25,6 +26,7 @@ struct collect_options {
 	uint32_t count_entries; /* per count map and set; 0: by CPUs, rate and slice */
 	uint32_t ring_bytes; /* 0: 1 MiB per 4 CPUs, at least 1 MiB, a power of two */
 	uint64_t slice_ns; /* the longest window: sizes maps */
+	const struct walk_tables *tables; /* lent; NULL: user stacks by frame pointers alone */
 	const struct kernel_places *places; /* read while the collector is made; NULL: not known */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
 	unsigned
@@ -67,6 +69,7 @@ struct slice_stack {
 	uint64_t start;
 	uint32_t tgid;
 	uint16_t nr_kernel, nr_user;
+	uint16_t nr_fp; /* steps of the user's side that went by the frame pointer */
 	uint8_t walk_end; /* enum walk_end */
 	uint8_t source;
 	uint32_t first_ip; /* index into ips: kernel part, then user part, leaf first */

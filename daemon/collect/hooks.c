@@ -25,6 +25,17 @@ static bool struct_has(const struct kernel_types *types, const char *name, const
 	return false;
 }
 
+static bool enum_has(const struct kernel_types *types, const char *name, const char *value)
+{
+	uint32_t id;
+	const struct btf_type *t = types_find(types, name, BTF_KIND_ENUM, &id);
+
+	for (int i = 0; t && i < btf_vlen(t); i++)
+		if (streq(types_string(types, btf_enum(t)[i].name_off), value))
+			return true;
+	return false;
+}
+
 static const struct btf_type *tracepoint_type(const struct kernel_types *types, const char *name,
 					      uint32_t *ret_id)
 {
@@ -100,6 +111,7 @@ int hooks_probe(struct collector *c)
 	if (!h->sched_exit && c->o.places && *c->o.places->finish_task_switch &&
 	    access("/sys/bus/event_source/devices/kprobe/type", F_OK) == 0)
 		h->finish_task_switch = c->o.places->finish_task_switch;
+	h->find_vma = enum_has(&types, "bpf_func_id", "BPF_FUNC_find_vma");
 	h->probed = true;
 	return 0;
 }
@@ -174,15 +186,16 @@ int hooks_attach_switch(struct collector *c)
 
 int hooks_attach_resume(struct collector *c, enum resume_hook hook)
 {
-	struct sysprofd_bpf *skel = c->skel;
+	struct bpf_link **link;
 
 	switch (hook) {
 	case RESUME_SCHED_EXIT:
-		return attach_once(skel->progs.offcpu_sched_exit, &skel->links.offcpu_sched_exit);
+		return attach_once(*PROGRAM(c, offcpu_sched_exit), LINK(c, offcpu_sched_exit));
 	case RESUME_KPROBE:
-		skel->links.offcpu_finish_task_switch = bpf_program__attach_kprobe(
-			skel->progs.offcpu_finish_task_switch, false, c->hooks.finish_task_switch);
-		return skel->links.offcpu_finish_task_switch ? 0 : negative_errno();
+		link = LINK(c, offcpu_finish_task_switch);
+		*link = bpf_program__attach_kprobe(*PROGRAM(c, offcpu_finish_task_switch), false,
+						   c->hooks.finish_task_switch);
+		return *link ? 0 : negative_errno();
 	case RESUME_SPLIT:
 		return hooks_attach_sys_exit(c);
 	}
@@ -193,29 +206,27 @@ int hooks_attach_resume(struct collector *c, enum resume_hook hook)
 
 int hooks_use_sys_exit(struct collector *c)
 {
-	struct sysprofd_bpf *skel = c->skel;
 	int r = hooks_probe(c);
 
 	if (r < 0)
 		return r;
 	if (c->hooks.classic)
-		use_program(skel->progs.syscall_exit_classic);
+		use_program(*PROGRAM(c, syscall_exit_classic));
 	/* Also there, for a host without tracefs. */
-	use_program(skel->progs.syscall_exit);
+	use_program(*PROGRAM(c, syscall_exit));
 	return 0;
 }
 
 int hooks_attach_sys_exit(struct collector *c)
 {
-	struct sysprofd_bpf *skel = c->skel;
+	struct bpf_link **classic = LINK(c, syscall_exit_classic);
 
-	if (skel->links.syscall_exit || skel->links.syscall_exit_classic)
+	if (*LINK(c, syscall_exit) || *classic)
 		return 0;
 	if (c->hooks.classic) {
-		if (attach_once(skel->progs.syscall_exit_classic,
-				&skel->links.syscall_exit_classic) == 0)
+		if (attach_once(*PROGRAM(c, syscall_exit_classic), classic) == 0)
 			return 0;
 		c->hooks.no_tracefs = true;
 	}
-	return attach_once(skel->progs.syscall_exit, &skel->links.syscall_exit);
+	return attach_once(*PROGRAM(c, syscall_exit), LINK(c, syscall_exit));
 }

@@ -79,6 +79,7 @@ struct hooks {
 	bool sched_exit; /* there is sched_exit_tp */
 	bool classic; /* count calls at the classic tracepoint */
 	bool no_tracefs; /* which could not be attached */
+	bool find_vma; /* the kernel can be asked for a mapping (5.17) */
 	const char *finish_task_switch; /* its symbol, where there are kprobes; or NULL */
 };
 
@@ -146,6 +147,13 @@ uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source
 #define WALKS_PER_SECOND 1000 /* per CPU, where options leave it open */
 
 int hooks_probe(struct collector *c);
+/* Of a program's two forms the one for this kernel: with tables, and where it can be asked, the one that asks. */
+#define PROGRAM(c, name)                                                        \
+	((c)->o.tables && (c)->hooks.find_vma ? &(c)->skel->progs.name##_asking \
+					      : &(c)->skel->progs.name)
+#define LINK(c, name)                                                           \
+	((c)->o.tables && (c)->hooks.find_vma ? &(c)->skel->links.name##_asking \
+					      : &(c)->skel->links.name)
 /* _use before load, _attach after it; each may be called by several sources. */
 int hooks_use_switch(struct collector *c);
 int hooks_attach_switch(struct collector *c);

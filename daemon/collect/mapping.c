@@ -12,6 +12,7 @@ int image_new(struct binaries *b, struct image **ret)
 		return -ENOMEM;
 	im->refs = 1;
 	im->binaries = b;
+	im->version = binaries_new_version(b);
 	*ret = im;
 	return 0;
 }
@@ -56,6 +57,7 @@ int image_own(struct image **im)
 		object_ref(copy->maps[i].object);
 	}
 	copy->n = from->n;
+	copy->version = from->version;
 	image_unref(*im);
 	*im = TAKE_PTR(copy);
 	return 0;
@@ -138,6 +140,7 @@ static int splice(struct image *im, size_t at, size_t n_old, const struct mappin
 		(im->n - at - n_old) * sizeof(*im->maps));
 	memcpy(im->maps + at, with, n_new * sizeof(*with));
 	im->n = im->n - n_old + n_new;
+	im->version = binaries_new_version(im->binaries);
 	return 0;
 }
 
@@ -293,13 +296,16 @@ void image_replace(struct image *im, struct mapping_list *l, uint64_t mono_ns)
 	im->n = l->n;
 	im->cap = l->cap;
 	*l = (struct mapping_list){};
+	im->version = im->n == n_old ? im->version : binaries_new_version(im->binaries);
 	for (size_t i = 0; i < n_old; i++) {
 		const struct mapping *now = image_find(im, UINT64_MAX, old[i].start);
 
-		if (now && same_content(now, &old[i]))
+		if (now && same_content(now, &old[i])) {
 			object_unref(im->binaries, old[i].object);
-		else
+		} else {
 			add_past(im, &old[i], mono_ns);
+			im->version = binaries_new_version(im->binaries);
+		}
 	}
 	free(old);
 }

@@ -28,6 +28,8 @@ struct past_mapping {
 
 struct image {
 	uint32_t refs;
+	uint64_t
+		version; /* another one whenever the present changes; the same in copies until then */
 	struct mapping *maps;
 	size_t n, cap;
 	struct past_mapping *past; /* in the order in which they ended */

@@ -337,6 +337,43 @@ struct process *process_find(struct process_table *t, uint32_t tgid, uint64_t st
 	return p;
 }
 
+struct process *process_known(struct process_table *t, uint32_t tgid, uint64_t start)
+{
+	struct process *p = find_known(t, tgid, start);
+
+	return p && p->loaded ? p : NULL;
+}
+
+bool process_lives(const struct process *p)
+{
+	return !p->exit_mono_ns;
+}
+
+uint64_t process_version(const struct process *p)
+{
+	return p->image->version;
+}
+
+size_t process_region_count(const struct process *p)
+{
+	return p->image->n;
+}
+
+void process_regions(const struct process *p, struct process_region *ret)
+{
+	for (size_t i = 0; i < p->image->n; i++) {
+		const struct mapping *m = &p->image->maps[i];
+
+		ret[i] = (struct process_region){
+			.start = m->start,
+			.end = m->end,
+			.offset = m->offset,
+			.binary = m->object->key,
+			.kind = m->object->kind,
+		};
+	}
+}
+
 static bool refresh_due(const struct process *p)
 {
 	uint64_t now = p->table->now_mono_ns, age = now - p->read_mono_ns;

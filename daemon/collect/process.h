@@ -85,6 +85,19 @@ void process_resolve(struct process *p, uint64_t mono_ns, uint64_t address, stru
 void process_resolve_data(struct process *p, uint64_t address, struct binary_ref *ret,
 			  uint64_t *ret_offset, bool *ret_shared);
 
+/* The process if it is known; nothing is read. */
+struct process *process_known(struct process_table *t, uint32_t tgid, uint64_t start);
+bool process_lives(const struct process *p);
+/* What it maps executable, now, in ascending order; `version` changes with it and is shared with its forks. */
+struct process_region {
+	uint64_t start, end, offset;
+	uint64_t binary; /* registry key */
+	int kind; /* enum binary_kind */
+};
+uint64_t process_version(const struct process *p);
+size_t process_region_count(const struct process *p);
+void process_regions(const struct process *p, struct process_region *ret);
+
 /* BPF programs and trampolines that came or went, for the kernel's symbol table. */
 typedef void (*ksymbol_fn)(void *ctx, uint64_t address, uint32_t len, const char *name, bool gone);
 void process_table_on_ksymbol(struct process_table *t, ksymbol_fn fn, void *ctx);

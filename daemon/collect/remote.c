@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The walk is that of bpf/stack.bpf.h: same frames, same reasons to stop.
- *
  * A batch belongs to the caller and the reader thread together; the one who leaves last frees it. So the
  * caller can leave a batch, and even the whole reader, to a thread that hangs.
  */
@@ -70,77 +68,82 @@ static bool page_is_resident(const struct memory *m, uint64_t at)
 	return entry & PAGEMAP_PRESENT;
 }
 
-static bool memory_word(struct memory *m, uint64_t at, unsigned word, uint64_t *ret)
+static bool memory_page(struct memory *m, uint64_t base)
 {
-	uint64_t base = at & ~(PAGE - 1), v = 0;
-
-	if (base != m->at) {
-		m->at = UINT64_MAX;
-		if (base > INT64_MAX || !page_is_resident(m, base) ||
-		    pread(m->mem, m->page, PAGE, base) != PAGE)
-			return false;
-		m->at = base;
-	}
-	/* Aligned, so it does not cross the page's end. */
-	memcpy(&v, m->page + (at - base), word);
-	*ret = v;
+	if (base == m->at)
+		return true;
+	m->at = UINT64_MAX;
+	if (base > INT64_MAX || !page_is_resident(m, base) ||
+	    pread(m->mem, m->page, PAGE, base) != PAGE)
+		return false;
+	m->at = base;
 	return true;
+}
+
+static int memory_read(void *ctx, void *to, uint32_t size, uint64_t from)
+{
+	struct memory *m = ctx;
+	char *p = to;
+
+	while (size > 0) {
+		uint64_t base = from & ~(PAGE - 1);
+		uint32_t n = MIN(size, (uint32_t)(base + PAGE - from));
+
+		if (!memory_page(m, base))
+			return -EFAULT;
+		memcpy(p, m->page + (from - base), n);
+		p += n;
+		from += n;
+		size -= n;
+	}
+	return 0;
 }
 
 /* ---- one stack ----------------------------------------------------------------------------------- */
 
-static bool ip_valid(uint64_t ip)
+static void keep(struct remote_stack *s, const struct walk_result *r)
 {
-	return ip >= 4096 && ip < 1ULL << 56;
+	s->ips = r->n ? malloc(r->n * sizeof(*s->ips)) : NULL;
+	if (!s->ips)
+		return;
+	memcpy(s->ips, r->ips, r->n * sizeof(*s->ips));
+	s->n = r->n;
+	s->n_fp = r->n_fp;
 }
 
-static enum walk_end walk(struct memory *m, const struct remote_stack *s, uint64_t ip_mask,
-			  uint64_t *ips, uint16_t *n)
+static void read_one(struct memory *m, const struct remote_options *o, struct remote_stack *s)
 {
-	uint64_t fp = s->fp, sp = s->sp, next, ip;
+	struct walk_begin w = {
+		.ip = s->ip,
+		.sp = s->sp,
+		.fp = s->fp,
+		.word = s->word,
+		.ip_mask = o->ip_mask,
+		.tables = o->tables,
+		.read = memory_read,
+		.read_ctx = m,
+	};
+	struct walk_result r = { .end = WALK_NO_REGS };
 
-	while (fp) {
-		if (fp & (s->word - 1))
-			return WALK_MISALIGNED;
-		if (fp < sp)
-			return WALK_NOT_ASCENDING;
-		if (!memory_word(m, fp, s->word, &next) ||
-		    !memory_word(m, fp + s->word, s->word, &ip))
-			return WALK_READ_FAILED;
-		ip &= ip_mask;
-		if (!ip)
-			return WALK_COMPLETE;
-		if (!ip_valid(ip))
-			return WALK_READ_FAILED;
-		if (*n >= MAX_USER_FRAMES)
-			return WALK_LIMIT;
-		ips[(*n)++] = ip;
-		sp = fp + 2 * s->word;
-		fp = next;
-	}
-	return WALK_COMPLETE;
-}
-
-static void read_one(struct memory *m, uint64_t ip_mask, struct remote_stack *s)
-{
-	uint64_t ips[MAX_USER_FRAMES];
-
-	s->n = 0;
-	s->end = WALK_NO_REGS;
-	if ((s->word == 8 || s->word == 4) && ip_valid(s->ip)) {
-		ips[s->n++] = s->ip;
-		s->end = WALK_PENDING;
-		/* The last stack's page may have changed since. */
-		m->at = UINT64_MAX;
-		if (memory_open(m, s))
-			s->end = walk(m, s, ip_mask, ips, &s->n);
-	}
-	s->ips = s->n ? malloc(s->n * sizeof(*ips)) : NULL;
-	if (!s->ips) {
-		s->n = 0;
+	s->ips = NULL;
+	s->n = s->n_fp = 0;
+	/* The last stack's page may have changed since. */
+	m->at = UINT64_MAX;
+	if ((s->word != 8 && s->word != 4) || !s->ip) {
+		s->end = WALK_NO_REGS;
 		return;
 	}
-	memcpy(s->ips, ips, s->n * sizeof(*ips));
+	if (o->tables && !o->tables->space(o->tables->ctx, s->tgid, s->start, &w.space))
+		w.space.node = 0;
+	if (memory_open(m, s)) {
+		walk_stack(&w, &r);
+		s->end = r.end;
+	} else {
+		r.n = 1;
+		r.ips[0] = s->ip;
+		s->end = WALK_PENDING;
+	}
+	keep(s, &r);
 }
 
 static void memory_init(struct memory *m, const char *proc)
@@ -154,13 +157,13 @@ static void memory_init(struct memory *m, const char *proc)
 	};
 }
 
-void remote_stacks_read(const char *proc, uint64_t ip_mask, struct remote_stack *stacks, size_t n)
+void remote_stacks_read(const struct remote_options *o, struct remote_stack *stacks, size_t n)
 {
 	struct memory m;
 
-	memory_init(&m, proc);
+	memory_init(&m, o->proc);
 	for (size_t i = 0; i < n; i++)
-		read_one(&m, ip_mask, &stacks[i]);
+		read_one(&m, o, &stacks[i]);
 	memory_close(&m);
 }
 
@@ -175,8 +178,7 @@ struct batch {
 };
 
 struct remote_reader {
-	char *proc;
-	uint64_t ip_mask;
+	struct remote_options o; /* proc is owned */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	pthread_t thread;
@@ -200,7 +202,7 @@ static void reader_destroy(struct remote_reader *r)
 	batch_free(r->batch);
 	pthread_cond_destroy(&r->changed);
 	pthread_mutex_destroy(&r->lock);
-	free(r->proc);
+	free((char *)r->o.proc);
 	free(r);
 }
 
@@ -208,9 +210,9 @@ static void batch_read(struct remote_reader *r, struct batch *b)
 {
 	struct memory m;
 
-	memory_init(&m, r->proc);
+	memory_init(&m, r->o.proc);
 	for (size_t i = 0; i < b->n && !__atomic_load_n(&b->abandoned, __ATOMIC_RELAXED); i++) {
-		read_one(&m, r->ip_mask, &b->stacks[i]);
+		read_one(&m, &r->o, &b->stacks[i]);
 		__atomic_store_n(&b->done, i + 1, __ATOMIC_RELEASE);
 	}
 	memory_close(&m);
@@ -246,7 +248,7 @@ static void *reader_main(void *arg)
 	return NULL;
 }
 
-int remote_reader_new(const char *proc, uint64_t ip_mask, struct remote_reader **ret)
+int remote_reader_new(const struct remote_options *o, struct remote_reader **ret)
 {
 	struct remote_reader *r = new0(struct remote_reader, 1);
 	int k;
@@ -255,9 +257,9 @@ int remote_reader_new(const char *proc, uint64_t ip_mask, struct remote_reader *
 		return -ENOMEM;
 	pthread_mutex_init(&r->lock, NULL);
 	cond_init_mono(&r->changed);
-	r->ip_mask = ip_mask;
-	r->proc = strdup(proc);
-	k = r->proc ? thread_start(&r->thread, reader_main, r) : -ENOMEM;
+	r->o = *o;
+	r->o.proc = strdup(o->proc);
+	k = r->o.proc ? thread_start(&r->thread, reader_main, r) : -ENOMEM;
 	if (k < 0) {
 		reader_destroy(r);
 		return k;

@@ -9,25 +9,32 @@
  */
 #pragma once
 
-#include "../bpf/sysprofd.h"
-#include "base/util.h"
+#include "collect/walk.h"
 
 struct remote_stack {
 	uint32_t tgid, tid;
+	uint64_t start; /* of the process */
 	uint64_t ip, sp, fp; /* user registers */
 	uint32_t word; /* size of a saved register: 8 or 4 */
 	uint32_t tag; /* the caller's */
 	/* Result */
 	uint64_t *ips; /* leaf first */
 	uint16_t n;
+	uint16_t n_fp; /* steps that went by the frame pointer */
 	uint8_t end; /* enum walk_end; WALK_PENDING: memory could not be opened */
 };
 
+struct remote_options {
+	const char *proc;
+	uint64_t ip_mask;
+	const struct walk_tables *tables; /* lent; NULL: by frame pointers alone */
+};
+
 /* Walks in the calling thread. */
-void remote_stacks_read(const char *proc, uint64_t ip_mask, struct remote_stack *stacks, size_t n);
+void remote_stacks_read(const struct remote_options *o, struct remote_stack *stacks, size_t n);
 
 struct remote_reader;
-int remote_reader_new(const char *proc, uint64_t ip_mask, struct remote_reader **ret);
+int remote_reader_new(const struct remote_options *o, struct remote_reader **ret);
 /* Does not wait for a reader that hangs. */
 struct remote_reader *remote_reader_free(struct remote_reader *r);
 DEFINE_CLEANUP(struct remote_reader *, remote_reader_free)

@@ -66,6 +66,7 @@ static int stack_set_add(struct stack_set *t, const struct stack_record *rec, co
 		.tgid = rec->tgid,
 		.nr_kernel = rec->nr_kernel,
 		.nr_user = rec->nr_user,
+		.nr_fp = rec->nr_fp,
 		.walk_end = rec->walk_end,
 		.source = rec->source,
 		.first_ip = t->n_ips,

@@ -76,20 +76,21 @@ refused:
 	return NULL;
 }
 
-bool thread_keep_stack(struct thread_table *t, struct thread *th, uint64_t since_ns, uint64_t *ips,
-		       uint16_t n, uint8_t end)
+bool thread_keep_stack(struct thread_table *t, struct thread *th, uint64_t since_ns,
+		       struct remote_stack *s)
 {
-	size_t bytes = n * sizeof(*ips);
+	size_t bytes = s->n * sizeof(*s->ips);
 
 	thread_forget_stack(t, th);
 	if (t->stack_bytes + bytes > THREAD_STACK_BYTES_MAX) {
-		free(ips);
+		free(TAKE_PTR(s->ips));
 		return false;
 	}
 	t->stack_bytes += bytes;
-	th->stack = ips;
-	th->n_stack = n;
-	th->stack_end = end;
+	th->stack = TAKE_PTR(s->ips);
+	th->n_stack = s->n;
+	th->stack_fp = s->n_fp;
+	th->stack_end = s->end;
 	th->stack_since_ns = since_ns;
 	return true;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "collect/collect.h"
+#include "collect/remote.h"
 
 #include "base/index.h"
 
@@ -32,6 +33,7 @@ struct thread {
 	uint64_t stack_since_ns;
 	uint64_t *stack;
 	uint16_t n_stack;
+	uint16_t stack_fp; /* steps that went by the frame pointer */
 	uint8_t stack_end; /* enum walk_end */
 	bool stack_confirmed; /* the thread was in that wait after its stack was read, too */
 };
@@ -54,9 +56,9 @@ size_t thread_table_count(const struct thread_table *t);
 /* The difference that the record makes, remembered as told. False when there is none. */
 bool thread_tell(struct thread *th, const struct thread_record *rec, struct slice_thread *ret);
 
-/* Takes over ips in every case. False when there is no room. */
-bool thread_keep_stack(struct thread_table *t, struct thread *th, uint64_t since_ns, uint64_t *ips,
-		       uint16_t n, uint8_t end);
+/* Takes over s->ips in every case. False when there is no room. */
+bool thread_keep_stack(struct thread_table *t, struct thread *th, uint64_t since_ns,
+		       struct remote_stack *s);
 void thread_forget_stack(struct thread_table *t, struct thread *th);
 
 /* NULL when it is not known; _get makes it then, and returns NULL without room, counted. */

@@ -275,6 +275,12 @@ static struct thread *thread_of(struct waits *w, const struct open_wait *o)
 }
 
 /* The waits whose user stack is not known yet. */
+/* A walk that ended for want of what is being made meanwhile. */
+static bool may_improve(uint8_t end)
+{
+	return end == WALK_NO_PROCESS || end == WALK_NO_TABLE || end == WALK_NO_MAPPING;
+}
+
 static int list_unread(struct waits *w, struct remote_stack **ret, size_t *ret_n)
 {
 	struct remote_stack *stacks = new0(struct remote_stack, w->n_open ?: 1);
@@ -286,11 +292,12 @@ static int list_unread(struct waits *w, struct remote_stack **ret, size_t *ret_n
 		const struct open_wait *o = &w->open[i];
 		const struct thread *th = thread_of(w, o);
 
-		if (!o->word || o->shed || !th || th->stack)
+		if (!o->word || o->shed || !th || (th->stack && !may_improve(th->stack_end)))
 			continue;
 		stacks[n++] = (struct remote_stack){
 			.tgid = o->key.tgid,
 			.tid = o->key.tid,
+			.start = o->key.start,
 			.ip = o->ip,
 			.sp = o->sp,
 			.fp = o->fp,
@@ -312,7 +319,7 @@ static void take_stack(struct waits *w, struct remote_stack *s)
 		free(s->ips);
 		return;
 	}
-	thread_keep_stack(&w->threads, th, o->since_ns, s->ips, s->n, s->end);
+	thread_keep_stack(&w->threads, th, o->since_ns, s);
 }
 
 static int confirm(struct waits *w, const struct thread_record *rec, const struct wait_record *wait,
@@ -456,6 +463,7 @@ static int append_frames(struct waits *w, struct slice *s, const struct open_wai
 		.tgid = o->key.tgid,
 		.nr_kernel = o->nr_kernel,
 		.nr_user = nr_user,
+		.nr_fp = known ? th->stack_fp : 0,
 		.walk_end = known     ? th->stack_end
 			    : o->word ? WALK_PENDING
 				      : WALK_NONE,
@@ -627,9 +635,9 @@ static int use_resume_hook(struct collector *c, enum resume_hook hook)
 
 	skel->rodata->resume_hook = hook;
 	if (hook == RESUME_SCHED_EXIT)
-		use_program(skel->progs.offcpu_sched_exit);
+		use_program(*PROGRAM(c, offcpu_sched_exit));
 	else if (hook == RESUME_KPROBE)
-		use_program(skel->progs.offcpu_finish_task_switch);
+		use_program(*PROGRAM(c, offcpu_finish_task_switch));
 	else
 		r = hooks_use_sys_exit(c);
 	if (hook == RESUME_SPLIT && r == 0)
@@ -684,6 +692,11 @@ static int waits_attach(struct collector *c)
 {
 	enum resume_hook hook = c->skel->rodata->resume_hook;
 	struct source_state *state = &c->sources[SOURCE_OFF_CPU].state;
+	struct remote_options ro = {
+		.proc = "/proc",
+		.ip_mask = c->skel->rodata->user_ip_mask,
+		.tables = c->o.tables,
+	};
 	struct waits *w = new0(struct waits, 1);
 	int r;
 
@@ -693,7 +706,7 @@ static int waits_attach(struct collector *c)
 	w->threads.max = c->o.max_threads;
 	w->threshold_ns = MIN(c->o.off_cpu_threshold_ns ?: THRESHOLD_NS, THRESHOLD_LIMIT_NS);
 	c->skel->bss->threshold_ns = w->threshold_ns;
-	r = remote_reader_new("/proc", c->skel->rodata->user_ip_mask, &w->reader);
+	r = remote_reader_new(&ro, &w->reader);
 	if (r == 0)
 		r = attach_iterators(c);
 	if (r == 0)

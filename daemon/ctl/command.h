@@ -6,6 +6,7 @@
 #include "ctl/options.h"
 
 int command_status(const struct options *o, struct client *c);
+int command_stacks(const struct options *o, struct client *c);
 int command_top(const struct options *o, struct client *c);
 int command_flame(const struct options *o, struct client *c);
 int command_series(const struct options *o, struct client *c);

@@ -181,3 +181,17 @@ void coverage_json(struct json *j, const Sysprofd__V1__Coverage *c)
 		json_bool(j, true);
 	}
 }
+
+void losses_json(struct json *j, const char *key, Sysprofd__V1__Loss *const *losses, size_t n,
+		 bool folded)
+{
+	json_key(j, key);
+	json_object(j);
+	for (size_t i = 0; i < n; i++) {
+		if (losses[i]->folded != folded)
+			continue;
+		json_key(j, losses[i]->reason);
+		json_unsigned(j, losses[i]->count);
+	}
+	json_object_end(j);
+}

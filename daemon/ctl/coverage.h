@@ -18,6 +18,10 @@ void coverage_empty_text(const struct text *t, const Sysprofd__V1__Coverage *c, 
 /* "tick-skipped 12, count-full 3": the losses that are folded, or those that are not. Returns their sum. */
 uint64_t losses_text(Sysprofd__V1__Loss *const *losses, size_t n, bool folded, struct strbuf *out);
 
+/* {"reason": count, ...} under a key. */
+void losses_json(struct json *j, const char *key, Sysprofd__V1__Loss *const *losses, size_t n,
+		 bool folded);
+
 /* "type" to "lost", in the order of the contract, into the object at hand. */
 void coverage_json(struct json *j, const Sysprofd__V1__Coverage *c);
 

@@ -51,6 +51,7 @@ static const char program_help[] =
 	"  top       the heaviest functions, processes, units, locks, ... of a time range\n"
 	"  flame     a flame graph, or the stacks for other tools, in a file\n"
 	"  series    values over time\n"
+	"  stacks    which binaries make user stacks incomplete, and why\n"
 	"  types     the profile types that are recorded\n"
 	"  labels    the labels that occur, or the values of one\n"
 	"  watch     one line for every 10 s as they pass\n"
@@ -109,6 +110,13 @@ static const struct {
 			     "                    range, at least one bucket\n"
 			     "  -n N              so many series, the rest is [other]; default: "
 			     "20\n" },
+	[COMMAND_STACKS] = { "stacks [-n N] [--format text|json]\n"
+			     "  How complete user stacks are, by the binary in which they end: "
+			     "samples "
+			     "since\n"
+			     "  the daemon's start, most incomplete ones first.\n",
+			     false, true, false,
+			     "  -n N              so many binaries; default: 20\n" },
 	[COMMAND_TYPES] = { "types [--format text|json]\n"
 			    "  The profile types that this host records.\n",
 			    false, true, false, "" },

@@ -12,8 +12,8 @@
 
 static const char *const command_names[COMMAND_N] = {
 	[COMMAND_STATUS] = "status", [COMMAND_TOP] = "top",	  [COMMAND_FLAME] = "flame",
-	[COMMAND_SERIES] = "series", [COMMAND_TYPES] = "types",	  [COMMAND_LABELS] = "labels",
-	[COMMAND_WATCH] = "watch",   [COMMAND_RECORD] = "record",
+	[COMMAND_SERIES] = "series", [COMMAND_STACKS] = "stacks", [COMMAND_TYPES] = "types",
+	[COMMAND_LABELS] = "labels", [COMMAND_WATCH] = "watch",	  [COMMAND_RECORD] = "record",
 };
 
 const char *command_name(enum command_id id)
@@ -233,7 +233,8 @@ static int set_version(struct options *o, const char *v, struct strbuf *error)
 
 #define IN(command) (1u << COMMAND_##command)
 #define ANYWHERE 0xffffffffu
-#define TEXT_COMMANDS (IN(STATUS) | IN(TOP) | IN(SERIES) | IN(TYPES) | IN(LABELS) | IN(WATCH))
+#define TEXT_COMMANDS \
+	(IN(STATUS) | IN(TOP) | IN(SERIES) | IN(STACKS) | IN(TYPES) | IN(LABELS) | IN(WATCH))
 #define FILE_COMMANDS (IN(FLAME) | IN(RECORD))
 #define RANGES (IN(TOP) | IN(FLAME) | IN(SERIES) | IN(LABELS))
 
@@ -252,7 +253,7 @@ static const struct option_row {
 	{ "until", 0, false, RANGES, set_until },
 	{ "filter", 0, false, RANGES | IN(WATCH) | IN(RECORD), set_filter },
 	{ "by", 0, false, IN(TOP) | IN(SERIES), set_by },
-	{ "rows", 'n', false, IN(TOP) | IN(SERIES) | IN(LABELS), set_rows },
+	{ "rows", 'n', false, IN(TOP) | IN(SERIES) | IN(LABELS) | IN(STACKS), set_rows },
 	{ "sort", 0, false, IN(TOP), set_sort },
 	{ "step", 0, false, IN(SERIES), set_step },
 	{ "format", 0, false, TEXT_COMMANDS, set_format },

@@ -12,20 +12,6 @@ static const Sysprofd__V1__Host no_host = SYSPROFD__V1__HOST__INIT;
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void losses_json(struct json *j, const char *key, Sysprofd__V1__Loss *const *losses,
-			size_t n, bool folded)
-{
-	json_key(j, key);
-	json_object(j);
-	for (size_t i = 0; i < n; i++) {
-		if (losses[i]->folded != folded)
-			continue;
-		json_key(j, losses[i]->reason);
-		json_unsigned(j, losses[i]->count);
-	}
-	json_object_end(j);
-}
-
 static void collector_json(struct json *j, const Sysprofd__V1__CollectorStatus *c)
 {
 	json_key(j, c->name);
@@ -71,6 +57,27 @@ static void store_json(struct json *j, const Sysprofd__V1__StoreStatus *s)
 	json_object_end(j);
 }
 
+static void unwind_json(struct json *j, const Sysprofd__V1__UnwindStatus *u)
+{
+	const struct {
+		const char *key;
+		uint64_t value;
+	} values[] = {
+		{ "tables", u->tables }, { "wanted", u->wanted },
+		{ "bytes", u->bytes },	 { "limit_bytes", u->limit_bytes },
+		{ "rules", u->rules },	 { "processes", u->processes },
+		{ "stacks", u->stacks }, { "complete", u->complete },
+	};
+
+	json_key(j, "unwind");
+	json_object(j);
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		json_key(j, values[i].key);
+		json_unsigned(j, values[i].value);
+	}
+	json_object_end(j);
+}
+
 static void answer_json(const Sysprofd__V1__StatusResponse *m, struct strbuf *out)
 {
 	struct json j = { .out = out };
@@ -97,6 +104,8 @@ static void answer_json(const Sysprofd__V1__StatusResponse *m, struct strbuf *ou
 	json_object_end(&j);
 	json_key(&j, "cpu_seconds");
 	json_double(&j, m->cpu_seconds);
+	if (m->unwind)
+		unwind_json(&j, m->unwind);
 	losses_json(&j, "counters", m->counters, m->n_counters, false);
 	json_object_end(&j);
 	strbuf_putc(out, '\n');
@@ -244,6 +253,22 @@ static void cost_text(const Sysprofd__V1__StatusResponse *m, const struct text *
 	text_wrap(t, line.data ?: "", 2, out);
 }
 
+static void unwind_text(const Sysprofd__V1__UnwindStatus *u, const struct text *t,
+			struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	char a[HUMAN_MAX], b[HUMAN_MAX], n[HUMAN_MAX], share[HUMAN_MAX];
+
+	strbuf_printf(&line, "user stacks: %s complete; %s unwind table%s",
+		      human_share((double)u->complete, (double)u->stacks, share),
+		      human_count(u->tables, n), u->tables == 1 ? "" : "s");
+	if (u->wanted)
+		strbuf_printf(&line, ", %s to be built", human_count(u->wanted, n));
+	strbuf_printf(&line, ", %s of %s, for %s processes", human_bytes(u->bytes, a),
+		      human_bytes(u->limit_bytes, b), human_count(u->processes, n));
+	text_wrap(t, line.data ?: "", 2, out);
+}
+
 static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out)
 {
 	struct text t;
@@ -263,6 +288,8 @@ static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out
 	}
 	store_text(m->store ?: &no_store, &t, out);
 	cost_text(m, &t, out);
+	if (m->unwind)
+		unwind_text(m->unwind, &t, out);
 	counters_text(m, &t, out);
 	return 0;
 }

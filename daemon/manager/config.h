@@ -19,6 +19,7 @@ struct config {
 	uint64_t off_cpu_threshold_ns, off_cpu_threshold_max_ns;
 	uint64_t walks_per_second;
 	uint64_t max_threads;
+	uint64_t unwind_bytes;
 	uint64_t slice_ns;
 	uint64_t bucket_ns;
 	uint64_t count_entries;

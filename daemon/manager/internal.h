@@ -37,6 +37,7 @@ struct manager {
 	struct symbolizer *symbolizer;
 	struct archive *archive;
 	struct recorder *recorder;
+	char *table_cache; /* directory */
 	struct server *server;
 	struct work work;
 	struct reload reload;
@@ -69,6 +70,7 @@ void manager_store_options(struct manager *m, const struct config *c, struct sto
 const char *manager_state_directory(const struct manager *m);
 
 /* status.c */
+int manager_stacks(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret);
 int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret);
 void manager_status_line(struct manager *m, char *buf, size_t size);
 

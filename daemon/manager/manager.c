@@ -257,6 +257,10 @@ static int start_recorder(struct manager *m)
 	_cleanup_free_ char *why = NULL;
 	int r;
 
+	if (asprintf(&m->table_cache, "%s/unwind", manager_state_directory(m)) < 0) {
+		m->table_cache = NULL;
+		return -ENOMEM;
+	}
 	manager_recorder_options(m, m->config, &o);
 	r = recorder_new(&o, &m->recorder, &why);
 	if (r < 0) {
@@ -288,6 +292,7 @@ static int start_server(struct manager *m)
 	static const struct serve_ops ops = {
 		.snapshot = manager_snapshot,
 		.status = manager_status,
+		.stacks = manager_stacks,
 		.record_start = manager_record_start,
 		.record_read = manager_record_read,
 		.record_free = manager_record_free,
@@ -385,6 +390,7 @@ struct manager *manager_free(struct manager *m)
 		bucket_free(m->stored[i]);
 	sd_event_unref(m->event);
 	close_fd(m->stored_fd);
+	free(m->table_cache);
 	work_done(&m->work);
 	pthread_mutex_destroy(&m->stored_lock);
 	config_free(m->reloaded);

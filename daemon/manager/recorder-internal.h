@@ -10,6 +10,7 @@ struct burst {
 	uint64_t id;
 	bool privileged; /* who asked for it sees everything */
 	struct collector *collector;
+	struct quality *quality;
 	struct window *window;
 	struct burst_progress progress;
 	uint64_t deadline_mono_ns; /* a burst that nobody ends, ends itself */
@@ -43,8 +44,10 @@ struct recorder {
 	/* the drain thread's own */
 	struct collector *collector;
 	struct process_table *processes;
+	struct unwinding *unwinding; /* NULL: there are no tables */
 	struct kallsyms *kallsyms;
 	struct kernel_places places; /* of the start, never changed */
+	struct quality *quality;
 	struct window *window;
 	struct burst *bursts;
 	size_t n_bursts, cap_bursts;

@@ -175,6 +175,7 @@ static void close_bucket(struct recorder *r)
 		m->busy_us = busy > r->busy_us ? busy - r->busy_us : 0;
 		m->length_ns = MAX(m->length_ns, m->covered_ns);
 		describe_sources(r, m);
+		unwinding_used(r->unwinding, f.binary_keys, f.n_keys);
 		r->options.closed(r->options.ctx, &f);
 	}
 	r->next_gap = slept ? GAP_STOPPED : stepped ? GAP_CLOCK_STEP : GAP_NONE;
@@ -202,6 +203,7 @@ static void publish_state(struct recorder *r, const struct slice *s, int error)
 			st->total[i].lost[k] += a->lost[k];
 	}
 	process_table_stats(r->processes, &st->process);
+	unwinding_state(r->unwinding, &st->unwinding);
 	window_stats(r->window, &st->window);
 	st->bpf_bytes = bpf_bytes;
 	if (error < 0) {
@@ -229,6 +231,7 @@ static int take_in(struct recorder *r, int drained, struct slice *s)
 		r->drained_mono_ns = s->mono_end_ns;
 		process_table_poll(r->processes);
 		result = window_add(r->window, s, &begin);
+		unwinding_see(r->unwinding, s);
 		process_table_expire(r->processes, s->mono_end_ns);
 	}
 	bursts_drain(r);
@@ -251,6 +254,7 @@ static void step(struct recorder *r)
 	bool end = now >= r->bucket_deadline_mono_ns || clock_stepped(r);
 
 	process_table_poll(r->processes);
+	unwinding_follow(r->unwinding);
 	collector_poll(r->collector);
 	if (end || now >= r->slice_deadline_mono_ns)
 		drain_window(r, end);
@@ -346,6 +350,11 @@ int recorder_open_debug_file(struct recorder *r, uint64_t key, const char *path)
 	return process_table_open_debug_file(r->processes, key, path);
 }
 
+int recorder_quality(struct recorder *r, struct quality_row **ret, size_t *ret_n)
+{
+	return quality_rows(r->quality, ret, ret_n);
+}
+
 void recorder_get_state(struct recorder *r, struct recorder_state *ret)
 {
 	pthread_mutex_lock(&r->lock);
@@ -369,6 +378,7 @@ static int hand_over(struct recorder *r, struct replace_call *c)
 	int result;
 
 	/* What fails up to here leaves everything as it was. */
+	c->options.window.quality = r->quality;
 	result = window_new(&c->options.window, r->processes, r->kallsyms, &window);
 	if (result >= 0)
 		result = collector_hand_over(old, c->collector, &last);
@@ -377,6 +387,7 @@ static int hand_over(struct recorder *r, struct replace_call *c)
 	take_in(r, 0, last);
 	r->options.collect = c->options.collect;
 	r->options.collect.places = &r->places;
+	r->options.collect.tables = unwinding_tables(r->unwinding);
 	r->options.window = c->options.window;
 	r->options.bucket_ns = c->options.bucket_ns;
 	r->options.max_bursts = c->options.max_bursts;
@@ -429,6 +440,11 @@ const struct kernel_places *recorder_places(const struct recorder *r)
 	return &r->places;
 }
 
+const struct walk_tables *recorder_tables(const struct recorder *r)
+{
+	return unwinding_tables(r->unwinding);
+}
+
 /* ---- life ---------------------------------------------------------------------------------------- */
 
 static int read_boot_id(char ret[BOOT_ID_LEN + 1])
@@ -475,6 +491,23 @@ static int load_kallsyms(struct recorder *r)
 	return result;
 }
 
+/* Before the collector, which uses them. */
+static int make_tables(struct recorder *r)
+{
+	int result = 0;
+
+	if (r->options.table_bytes)
+		result = unwinding_new(r->processes, r->options.table_cache, r->options.table_bytes,
+				       &r->unwinding);
+	if (result == -ENOMEM)
+		return result;
+	if (result < 0)
+		log_warning("User stacks will go by frame pointers: no unwind tables: %s",
+			    strerror(-result));
+	r->options.collect.tables = unwinding_tables(r->unwinding);
+	return 0;
+}
+
 struct recorder *recorder_free(struct recorder *r)
 {
 	if (!r)
@@ -483,7 +516,9 @@ struct recorder *recorder_free(struct recorder *r)
 	free_calls(r);
 	bursts_free(r);
 	window_free(r->window);
+	quality_free(r->quality);
 	collector_free(r->collector);
+	unwinding_free(r->unwinding);
 	process_table_free(r->processes);
 	kallsyms_free(r->kallsyms);
 	pthread_mutex_destroy(&r->lock);
@@ -524,9 +559,15 @@ int recorder_new(const struct recorder_options *o, struct recorder **ret, char *
 	if (result < 0)
 		return result;
 	process_table_on_ksymbol(r->processes, on_ksymbol, r);
+	result = make_tables(r);
+	if (result >= 0)
+		result = quality_new(&r->quality);
+	if (result < 0)
+		return result;
+	r->options.window.quality = r->quality;
 	result = collector_new(&r->options.collect, &r->collector, ret_why);
 	if (result >= 0)
-		result = window_new(&o->window, r->processes, r->kallsyms, &r->window);
+		result = window_new(&r->options.window, r->processes, r->kallsyms, &r->window);
 	if (result < 0)
 		return result;
 	publish_state(r, NULL, 0);

@@ -9,6 +9,7 @@
 
 #include "collect/collect.h"
 #include "collect/process.h"
+#include "manager/unwinding.h"
 #include "query/query.h"
 #include "window/window.h"
 
@@ -16,6 +17,8 @@ struct recorder_options {
 	struct collect_options collect;
 	struct window_options window;
 	struct process_options process;
+	const char *table_cache; /* directory for unwind tables */
+	uint64_t table_bytes; /* memory for them; 0: no tables, user stacks go by frame pointers */
 	uint64_t bucket_ns;
 	uint32_t max_bursts;
 	/* A bucket closed; the receiver owns it. Called on the drain thread, must not block. */
@@ -38,6 +41,7 @@ void recorder_stop(struct recorder *r);
 
 /* What a collector that is made elsewhere has to be told. */
 const struct kernel_places *recorder_places(const struct recorder *r);
+const struct walk_tables *recorder_tables(const struct recorder *r);
 /*
  * New collect, window and bucket settings, with the collector that was made for them, which is taken over; the
  * open bucket is closed first. Does not wait: `replaced` is told how it went, on the drain thread.
@@ -61,11 +65,15 @@ int recorder_burst_read(struct recorder *r, uint64_t id, struct burst_progress *
 /* Ends it; with ret, its bucket. -ENOENT: no such burst. */
 int recorder_burst_end(struct recorder *r, uint64_t id, struct filled *ret);
 
+/* How user stacks ended, by binary, since the start. Any thread; free with quality_rows_free(). */
+int recorder_quality(struct recorder *r, struct quality_row **ret, size_t *ret_n);
+
 struct recorder_state {
 	struct source_state source[SOURCE_N];
 	struct accounting total[SOURCE_N]; /* since the start */
 	struct process_stats process;
 	struct window_stats window;
+	struct unwinding_state unwinding;
 	uint64_t windows;
 	uint64_t progress_mono_ns; /* when the last window was drained */
 	uint64_t bpf_bytes;

@@ -126,6 +126,7 @@ static int start_loader(struct manager *m, struct config *c)
 
 	manager_recorder_options(m, c, &rl->options);
 	rl->options.collect.places = recorder_places(m->recorder);
+	rl->options.collect.tables = recorder_tables(m->recorder);
 	same = same_recorder(m, c);
 	r = loader_start(c, same ? NULL : &rl->options.collect, &rl->loader);
 	if (r < 0)

@@ -2,6 +2,7 @@
 /* What the daemon says of itself, measured when asked. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -38,6 +39,33 @@ static double read_cpu_seconds(int pid)
 		   &stime) != 2)
 		return 0;
 	return (double)(utime + stime) / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* Of parsers that have ended. */
+static double reaped_cpu_seconds(void)
+{
+	struct rusage u;
+
+	if (getrusage(RUSAGE_CHILDREN, &u) < 0)
+		return 0;
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static void add_usage(const struct recorder_state *st, const struct symbolizer_stats *sym,
+		      Sysprofd__V1__StatusResponse *ret)
+{
+	const int parsers[] = { sym->helper_pid, st->unwinding.supplier.parser_pid };
+
+	ret->bpf_bytes = st->bpf_bytes + st->unwinding.unwinder.bytes;
+	ret->rss_bytes = read_pss((int)getpid());
+	ret->cpu_seconds = (double)cpu_now_ns() / 1e9 + reaped_cpu_seconds();
+	for (size_t i = 0; i < ARRAY_SIZE(parsers); i++) {
+		if (!parsers[i])
+			continue;
+		ret->rss_bytes += read_pss(parsers[i]);
+		ret->cpu_seconds += read_cpu_seconds(parsers[i]);
+	}
 }
 
 static int add_loss(Sysprofd__V1__Loss ***list, size_t *n, const char *reason, uint64_t count,
@@ -141,9 +169,20 @@ static int add_counters(struct manager *m, const struct recorder_state *st,
 		{ "walk-read-failed", st->window.walks[WALK_READ_FAILED] },
 		{ "walk-limit", st->window.walks[WALK_LIMIT] },
 		{ "walk-not-ascending", st->window.walks[WALK_NOT_ASCENDING] },
-		{ "walk-misaligned", st->window.walks[WALK_MISALIGNED] },
+		{ "walk-no-row", st->window.walks[WALK_NO_ROW] },
 		{ "walk-pending", st->window.walks[WALK_PENDING] },
 		{ "walk-no-registers", st->window.walks[WALK_NO_REGS] },
+		{ "walk-no-process", st->window.walks[WALK_NO_PROCESS] },
+		{ "walk-no-mapping", st->window.walks[WALK_NO_MAPPING] },
+		{ "walk-no-table", st->window.walks[WALK_NO_TABLE] },
+		{ "walk-runtime-code", st->window.walks[WALK_RUNTIME_CODE] },
+		{ "walk-unsupported", st->window.walks[WALK_UNSUPPORTED] },
+		{ "unwind-tables-evicted", st->unwinding.unwinder.evicted },
+		{ "unwind-refused", st->unwinding.unwinder.refused },
+		{ "unwind-tables-failed", st->unwinding.supplier.failed },
+		{ "unwind-parser-crashes", st->unwinding.supplier.crashes },
+		{ "unwind-parser-timeouts", st->unwinding.supplier.timeouts },
+		{ "unwind-binaries-poisoned", st->unwinding.supplier.poisoned },
 		{ "walk-left-code", st->window.cut },
 		{ "windows-failed", st->drain_errors },
 		{ "frames-unnamed", a->unnamed },
@@ -164,6 +203,103 @@ static int add_counters(struct manager *m, const struct recorder_state *st,
 			return r;
 	}
 	return 0;
+}
+
+/* ---- user stacks ------------------------------------------------------------------------------ */
+
+static const char *const walk_end_names[WALK_END_N] = {
+	[WALK_NONE] = "none",
+	[WALK_COMPLETE] = "complete",
+	[WALK_READ_FAILED] = "read-failed",
+	[WALK_LIMIT] = "limit",
+	[WALK_NOT_ASCENDING] = "not-ascending",
+	[WALK_NO_ROW] = "no-row",
+	[WALK_PENDING] = "pending",
+	[WALK_NO_REGS] = "no-registers",
+	[WALK_NO_PROCESS] = "no-process",
+	[WALK_NO_MAPPING] = "no-mapping",
+	[WALK_NO_TABLE] = "no-table",
+	[WALK_RUNTIME_CODE] = "runtime-code",
+	[WALK_UNSUPPORTED] = "unsupported",
+};
+
+static int add_binary(const struct quality_row *row, Sysprofd__V1__StacksResponse *ret)
+{
+	Sysprofd__V1__BinaryStacks *b = malloc(sizeof(*b));
+	int r = 0;
+
+	if (!b)
+		return -ENOMEM;
+	sysprofd__v1__binary_stacks__init(b);
+	ret->binaries[ret->n_binaries++] = b;
+	b->binary = strdup(row->path);
+	b->build_id = strdup(row->build_id);
+	if (!b->binary || !b->build_id)
+		return -ENOMEM;
+	b->samples = row->samples;
+	b->complete = row->ends[WALK_COMPLETE];
+	b->frame_pointer = row->frame_pointer;
+	for (unsigned i = 0; i < WALK_END_N && r >= 0; i++)
+		if (i != WALK_COMPLETE)
+			r = add_loss(&b->partial, &b->n_partial, walk_end_names[i], row->ends[i],
+				     false);
+	return r;
+}
+
+int manager_stacks(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret)
+{
+	struct manager *m = ctx;
+	struct quality_row *rows;
+	size_t n;
+	int r = recorder_quality(m->recorder, &rows, &n);
+
+	if (r < 0)
+		return r;
+	ret->binaries = new0(Sysprofd__V1__BinaryStacks *, n + 1);
+	if (!ret->binaries)
+		r = -ENOMEM;
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		ret->samples += rows[i].samples;
+		ret->complete += rows[i].ends[WALK_COMPLETE];
+		ret->frame_pointer += rows[i].frame_pointer;
+		if (!limit || i < limit)
+			r = add_binary(&rows[i], ret);
+	}
+	quality_rows_free(rows, n);
+	return r;
+}
+
+static int add_unwind(struct manager *m, const struct recorder_state *st,
+		      Sysprofd__V1__StatusResponse *ret)
+{
+	const struct unwinder_stats *u = &st->unwinding.unwinder;
+	Sysprofd__V1__StacksResponse all = SYSPROFD__V1__STACKS_RESPONSE__INIT;
+	Sysprofd__V1__UnwindStatus *s;
+	int r;
+
+	if (!st->unwinding.running)
+		return 0;
+	s = malloc(sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	sysprofd__v1__unwind_status__init(s);
+	ret->unwind = s;
+	r = manager_stacks(m, 1, &all);
+	*s = (Sysprofd__V1__UnwindStatus){
+		.base = s->base,
+		.tables = u->tables,
+		.wanted = u->wanted,
+		.bytes = u->bytes,
+		.limit_bytes = u->bytes_max,
+		.rules = u->rules,
+		.processes = u->processes,
+		.stacks = all.samples,
+		.complete = all.complete,
+	};
+	for (size_t i = 0; i < all.n_binaries; i++)
+		sysprofd__v1__binary_stacks__free_unpacked(all.binaries[i], NULL);
+	free(all.binaries);
+	return r;
 }
 
 int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
@@ -188,12 +324,11 @@ int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
 		r = add_store(&a, ret);
 	if (r >= 0)
 		r = add_counters(m, &st, &a, &sym, ret);
+	if (r >= 0)
+		r = add_unwind(m, &st, ret);
 	ret->windows = st.windows;
-	ret->bpf_bytes = st.bpf_bytes;
 	ret->processes = st.process.processes;
-	ret->rss_bytes = read_pss((int)getpid()) + (sym.helper_pid ? read_pss(sym.helper_pid) : 0);
-	ret->cpu_seconds = (double)cpu_now_ns() / 1e9 +
-			   (sym.helper_pid ? read_cpu_seconds(sym.helper_pid) : 0);
+	add_usage(&st, &sym, ret);
 	return r;
 }
 

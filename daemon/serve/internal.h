@@ -222,6 +222,7 @@ DEFINE_CLEANUP(struct bucket_message *, bucket_message_free)
 int types_from_message(Sysprofd__V1__ProfileType type, unsigned *ret, struct rpc_error *e);
 
 int method_status(struct call *c, struct worker *w);
+int method_stacks(struct call *c, struct worker *w);
 int method_profile_types(struct call *c, struct worker *w);
 int method_put_work(struct call *c, struct worker *w);
 int method_list_buckets(struct call *c, struct worker *w);

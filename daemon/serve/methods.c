@@ -11,6 +11,7 @@
 
 const struct method methods[] = {
 	{ "Status", true, false, &sysprofd__v1__status_request__descriptor, method_status },
+	{ "Stacks", true, false, &sysprofd__v1__stacks_request__descriptor, method_stacks },
 	{ "ProfileTypes", true, false, &sysprofd__v1__profile_types_request__descriptor,
 	  method_profile_types },
 	{ "Labels", true, false, &sysprofd__v1__labels_request__descriptor, method_labels },
@@ -49,6 +50,27 @@ int method_status(struct call *c, struct worker *w)
 	if (r >= 0)
 		r = call_reply(c, &m->base, &m->host);
 	sysprofd__v1__status_response__free_unpacked(m, NULL);
+	return r;
+}
+
+int method_stacks(struct call *c, struct worker *w)
+{
+	const Sysprofd__V1__StacksRequest *q = (const Sysprofd__V1__StacksRequest *)c->request;
+	Sysprofd__V1__StacksResponse *m;
+	int r;
+
+	/* Which programs others run is not for everybody. */
+	if (!c->peer->visibility.all)
+		return rpc_fail(&c->error, RPC_PERMISSION_DENIED,
+				"only root and the daemon's group may see the binaries of all");
+	m = malloc(sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	sysprofd__v1__stacks_response__init(m);
+	r = c->server->ops->stacks(c->server->ops_ctx, q->limit, m);
+	if (r >= 0)
+		r = call_reply(c, &m->base, &m->host);
+	sysprofd__v1__stacks_response__free_unpacked(m, NULL);
 	return r;
 }
 

@@ -38,6 +38,8 @@ struct serve_ops {
 	int (*snapshot)(void *ctx, struct recent *ret);
 	/* Fills everything but `host`; strings are malloc'ed as protobuf-c wants them. */
 	int (*status)(void *ctx, Sysprofd__V1__StatusResponse *ret);
+	/* Likewise; `limit` binaries at most. */
+	int (*stacks)(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret);
 	/* -EBUSY with *ret_why (static): too many bursts, or over the budget. -EINVAL: a bad rate. */
 	int (*record_start)(void *ctx, double hz, const struct selection *sel,
 			    struct record_session **ret, const char **ret_why);

@@ -40,7 +40,9 @@ struct window {
 
 	/* of the slice being added */
 	struct memo series, stacks;
-	struct memo records; /* stack id -> index + 1 in the slice's stacks */
+	struct memo records; /* stack id -> index in the slice's stacks */
+	uint32_t *ends; /* by that index: the quality's row of the binary in which the walk ended */
+	size_t cap_ends;
 };
 
 /* resolve.c: ids in the open bucket's dict, or -errno. Limits fold into [other]; *ret_folded says so. */

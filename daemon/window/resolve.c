@@ -222,6 +222,21 @@ static int64_t user_frames(struct window *w, const struct slice *s, const struct
 	return (int64_t)n;
 }
 
+/* Whom the end of this walk counts for: the binary of its outermost frame. */
+static void judge(struct window *w, const struct slice *s, const struct slice_stack *st, size_t n)
+{
+	struct process *p = process_find(w->processes, st->tgid, st->start);
+	size_t i = (size_t)(st - s->stacks), last = n > 0 ? n - 1 : 0;
+	const uint64_t *ips = s->ips + st->first_ip + st->nr_kernel;
+	struct binary_ref ref;
+	uint64_t offset;
+
+	if (!w->options.quality || i >= w->cap_ends || !p)
+		return;
+	process_resolve(p, st->mono_ns, ips[last] - (last > 0), &ref, &offset);
+	w->ends[i] = quality_row(w->options.quality, &ref);
+}
+
 static int64_t make_stack(struct window *w, const struct slice *s, const struct slice_stack *st)
 {
 	const uint64_t *kernel = s->ips + st->first_ip;
@@ -234,6 +249,7 @@ static int64_t make_stack(struct window *w, const struct slice *s, const struct 
 		n = user_frames(w, s, st, frames);
 		if (n < 0)
 			return n;
+		judge(w, s, st, (size_t)n);
 	}
 	if (st->walk_end == WALK_LIMIT)
 		TRY(leaf, push(w, leaf, dict_marker(w->bucket->dict, "[truncated]")));

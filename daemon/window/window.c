@@ -70,6 +70,7 @@ struct window *window_free(struct window *w)
 	memo_done(&w->series);
 	memo_done(&w->stacks);
 	memo_done(&w->records);
+	free(w->ends);
 	free(w);
 	return NULL;
 }
@@ -100,6 +101,12 @@ static void begin_slice(struct adding *a)
 	memo_clear(&w->series);
 	memo_clear(&w->stacks);
 	memo_clear(&w->records);
+	if (w->options.quality)
+		quality_trim(w->options.quality);
+	if (ARRAY_GROW(w->ends, w->cap_ends, a->s->n_stacks) < 0)
+		a->error = -ENOMEM;
+	else if (a->s->n_stacks)
+		memset(w->ends, 0, a->s->n_stacks * sizeof(*w->ends));
 	for (size_t i = 0; i < a->s->n_stacks; i++) {
 		int r;
 
@@ -149,8 +156,15 @@ static int64_t row_stack(struct adding *a, enum source source, const struct row 
 	uint32_t *record = row->stack ? memo_find(&w->records, row->stack, 0) : NULL;
 	int64_t marker;
 
-	if (record)
-		return resolve_stack(w, a->s, &a->s->stacks[*record], ret_folded);
+	if (record) {
+		const struct slice_stack *st = &a->s->stacks[*record];
+		int64_t stack = resolve_stack(w, a->s, st, ret_folded);
+
+		if (w->options.quality && st->walk_end != WALK_NONE && *record < w->cap_ends)
+			quality_count(w->options.quality, w->ends[*record], st->walk_end,
+				      st->nr_fp > 0, row->samples);
+		return stack;
+	}
 	/* STACK_ID_NONE was counted by its reason in the kernel. */
 	if (row->stack)
 		lose(a, source, LOSS_STACK_MISSING, row->samples);

@@ -9,11 +9,13 @@
 #include "collect/process.h"
 #include "model/profile.h"
 #include "symbol/kallsyms.h"
+#include "window/quality.h"
 
 struct window_options {
 	uint32_t max_series; /* per bucket: 10,000 */
 	uint32_t max_stacks; /* nodes per bucket: 200,000 */
 	uint64_t max_bytes; /* strings per bucket: 16 MiB */
+	struct quality *quality; /* lent: where user stacks are counted; NULL: nowhere */
 };
 
 struct window;

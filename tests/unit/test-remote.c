@@ -56,9 +56,11 @@ static void frame(unsigned at, unsigned next, uint64_t ip)
 	stack[at + 1] = ip;
 }
 
+static const struct remote_options plain = { .proc = "/proc", .ip_mask = ~0UL };
+
 static void read_and_check(struct remote_stack s, enum walk_end end, unsigned n)
 {
-	remote_stacks_read("/proc", ~0UL, &s, 1);
+	remote_stacks_read(&plain, &s, 1);
 	assert_int_equal(s.end, end);
 	assert_int_equal(s.n, n);
 	for (unsigned i = 0; i < n; i++)
@@ -77,22 +79,22 @@ static void test_complete(void **state)
 	/* A return address of 0 ends it as well, and so does a frame pointer of 0 at once. */
 	frame(1500, 1502, 0);
 	read_and_check(wanted((uint64_t)(stack + 2)), WALK_COMPLETE, 3);
-	read_and_check(wanted(0), WALK_COMPLETE, 1);
+	read_and_check(wanted(0), WALK_NO_PROCESS, 1);
 }
 
 static void test_bad_frames(void **state)
 {
 	frame(10, 4, IP + 1);
-	read_and_check(wanted((uint64_t)(stack + 10)), WALK_NOT_ASCENDING, 2);
+	read_and_check(wanted((uint64_t)(stack + 10)), WALK_NO_PROCESS, 2);
 	frame(10, 10, IP + 1);
-	read_and_check(wanted((uint64_t)(stack + 10)), WALK_NOT_ASCENDING, 2);
-	read_and_check(wanted((uint64_t)stack - 8), WALK_NOT_ASCENDING, 1);
-	read_and_check(wanted((uint64_t)(stack + 10) + 4), WALK_MISALIGNED, 1);
+	read_and_check(wanted((uint64_t)(stack + 10)), WALK_NO_PROCESS, 2);
+	read_and_check(wanted((uint64_t)stack - 8), WALK_NO_PROCESS, 1);
+	read_and_check(wanted((uint64_t)(stack + 10) + 4), WALK_NO_PROCESS, 1);
 	stack[10] = 0x7000;
 	stack[11] = 17; /* no address */
-	read_and_check(wanted((uint64_t)(stack + 10)), WALK_READ_FAILED, 1);
-	read_and_check(wanted(0xffffffffffffff00UL), WALK_READ_FAILED, 1);
-	read_and_check(wanted(0x7fffffffffff0000UL), WALK_READ_FAILED, 1);
+	read_and_check(wanted((uint64_t)(stack + 10)), WALK_NO_MAPPING, 1);
+	read_and_check(wanted(0xffffffffffffff00UL), WALK_NO_PROCESS, 1);
+	read_and_check(wanted(0x7fffffffffff0000UL), WALK_NO_PROCESS, 1);
 }
 
 static void test_limit(void **state)
@@ -112,7 +114,7 @@ static void test_not_resident(void **state)
 	frame(PAGE_BYTES / 8, 0, IP + 2);
 	read_and_check(wanted((uint64_t)(stack + 2)), WALK_COMPLETE, 3);
 	assert_int_equal(madvise(second, PAGE_BYTES, MADV_DONTNEED), 0);
-	read_and_check(wanted((uint64_t)(stack + 2)), WALK_READ_FAILED, 2);
+	read_and_check(wanted((uint64_t)(stack + 2)), WALK_NO_PROCESS, 2);
 	assert_int_equal(mincore(second, PAGE_BYTES, &in), 0);
 	assert_int_equal(in & 1, 0);
 }
@@ -155,10 +157,11 @@ static void test_nobody(void **state)
 
 static void test_ip_mask(void **state)
 {
+	const struct remote_options masked = { .proc = "/proc", .ip_mask = (1UL << 48) - 1 };
 	struct remote_stack s = wanted((uint64_t)(stack + 2));
 
 	frame(2, 0, 0x2aUL << 48 | (IP + 1));
-	remote_stacks_read("/proc", (1UL << 48) - 1, &s, 1);
+	remote_stacks_read(&masked, &s, 1);
 	assert_int_equal(s.n, 2);
 	assert_int_equal(s.ips[1], IP + 1);
 	free(s.ips);
@@ -173,7 +176,7 @@ static void test_reader(void **state)
 	size_t done;
 
 	frame(2, 0, IP + 1);
-	assert_int_equal(remote_reader_new("/proc", ~0UL, &r), 0);
+	assert_int_equal(remote_reader_new(&plain, &r), 0);
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 3; i++)
 			s[i] = wanted((uint64_t)(stack + 2));
@@ -191,6 +194,7 @@ static void test_hanging(void **state)
 {
 	_cleanup_(remote_reader_free_p) struct remote_reader *r = NULL;
 	char dir[] = "/tmp/test-remote.XXXXXX", path[128];
+	const struct remote_options o = { .proc = dir, .ip_mask = ~0UL };
 	struct remote_stack s[3];
 	uint64_t begin;
 	size_t done;
@@ -198,7 +202,7 @@ static void test_hanging(void **state)
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "mkdir -p %s/7/task/7; mkfifo %s/7/task/7/mem", dir, dir);
 	assert_int_equal(system(path), 0);
-	assert_int_equal(remote_reader_new(dir, ~0UL, &r), 0);
+	assert_int_equal(remote_reader_new(&o, &r), 0);
 	for (int i = 0; i < 3; i++)
 		s[i] = wanted((uint64_t)(stack + 2));
 	s[1].tgid = s[1].tid = 7;

@@ -204,6 +204,13 @@ static void test_table(void **state)
 	thread_table_done(&t);
 }
 
+static bool keep_stack(struct thread_table *t, struct thread *th, uint64_t since_ns)
+{
+	struct remote_stack s = { .ips = calloc(512, 8), .n = 512, .end = WALK_COMPLETE };
+
+	return thread_keep_stack(t, th, since_ns, &s);
+}
+
 static void test_limits(void **state)
 {
 	struct thread_table t = { .max = 100 };
@@ -220,16 +227,15 @@ static void test_limits(void **state)
 	t.stack_bytes = THREAD_STACK_BYTES_MAX - 10 * 4096;
 	for (uint32_t i = 1; i <= 100; i++) {
 		th = thread_find(&t, i, 1000 + i);
-		kept += thread_keep_stack(&t, th, 1, calloc(512, 8), 512, WALK_COMPLETE);
+		kept += keep_stack(&t, th, 1);
 	}
 	assert_int_equal(kept, 10);
 	thread_drop(&t, 1, 1001);
 	th = thread_find(&t, 2, 1002);
-	assert_true(thread_keep_stack(&t, th, 2, calloc(512, 8), 512, WALK_COMPLETE));
+	assert_true(keep_stack(&t, th, 2));
 	th = thread_find(&t, 99, 1099);
-	assert_true(thread_keep_stack(&t, th, 2, calloc(512, 8), 512, WALK_COMPLETE));
-	assert_false(thread_keep_stack(&t, thread_find(&t, 98, 1098), 2, calloc(512, 8), 512,
-				       WALK_COMPLETE));
+	assert_true(keep_stack(&t, th, 2));
+	assert_false(keep_stack(&t, thread_find(&t, 98, 1098), 2));
 	assert_int_equal(t.stack_bytes, THREAD_STACK_BYTES_MAX);
 	thread_table_done(&t);
 }

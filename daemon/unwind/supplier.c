@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "unwind/supplier.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/thread.h"
+#include "helper/limits.h"
+#include "helper/process.h"
+#include "sysprofd/v1/helper.pb-c.h"
+#include "unwind/cache.h"
+
+#define REPLY_TIMEOUT_NS (5 * NSEC_PER_SEC)
+#define PARSER_MEMORY (1ULL << 30)
+#define CACHE_MAX (256ULL << 20)
+/* What is lacking is looked through for what may be tried again. */
+#define IDLE_NS NSEC_PER_SEC
+/* How long a stop may wait for a parser. */
+#define SLICE_NS (100 * NSEC_PER_MSEC)
+#define EXTENSIONS_MAX 6 /* for a parser that only waits for a CPU */
+#define STRIKES_OUT 2
+#define STRIKES_MAX 64
+/* A parser that nobody needs is not kept. */
+#define PARSER_IDLE_NS (10 * NSEC_PER_SEC)
+
+struct strike {
+	uint64_t binary;
+	unsigned n;
+};
+
+struct supplier {
+	struct supplier_options o;
+	pthread_t thread;
+	pthread_mutex_t lock; /* guards what follows up to stats */
+	pthread_cond_t wake;
+	bool stop, wish;
+	struct supplier_stats stats;
+
+	/* the thread's own */
+	struct helper_process parser;
+	uint64_t used_mono_ns; /* when the parser last had something to do */
+	uint64_t last_id;
+	struct strike strikes[STRIKES_MAX];
+	size_t n_strikes, next_strike;
+};
+
+/* ---- between threads ------------------------------------------------------------------------------ */
+
+static bool stopped(struct supplier *b)
+{
+	bool stop;
+
+	pthread_mutex_lock(&b->lock);
+	stop = b->stop;
+	pthread_mutex_unlock(&b->lock);
+	return stop;
+}
+
+static void on_wish(void *ctx)
+{
+	struct supplier *b = ctx;
+
+	pthread_mutex_lock(&b->lock);
+	b->wish = true;
+	pthread_cond_signal(&b->wake);
+	pthread_mutex_unlock(&b->lock);
+}
+
+#define COUNT(b, member, by)                      \
+	do {                                      \
+		pthread_mutex_lock(&(b)->lock);   \
+		(b)->stats.member += (by);        \
+		pthread_mutex_unlock(&(b)->lock); \
+	} while (0)
+
+static void show_parser(struct supplier *b)
+{
+	pthread_mutex_lock(&b->lock);
+	b->stats.parser_pid = b->parser.pid;
+	pthread_mutex_unlock(&b->lock);
+}
+
+/* ---- poison ------------------------------------------------------------------------------------------ */
+
+static struct strike *find_strike(struct supplier *b, uint64_t binary)
+{
+	for (size_t i = 0; i < b->n_strikes; i++)
+		if (b->strikes[i].binary == binary)
+			return &b->strikes[i];
+	return NULL;
+}
+
+/* True when the binary has had its chances. */
+static bool strike(struct supplier *b, uint64_t binary)
+{
+	struct strike *k = find_strike(b, binary);
+
+	if (!k) {
+		k = &b->strikes[b->next_strike];
+		b->next_strike = (b->next_strike + 1) % STRIKES_MAX;
+		b->n_strikes = MIN(b->n_strikes + 1, (size_t)STRIKES_MAX);
+		*k = (struct strike){ .binary = binary };
+	}
+	if (++k->n < STRIKES_OUT)
+		return false;
+	COUNT(b, poisoned, 1);
+	return true;
+}
+
+/* ---- the parser ---------------------------------------------------------------------------------------- */
+
+/* What came of one request. */
+struct result {
+	struct table *table;
+	enum unwind_lack lack;
+	bool forever;
+};
+
+static int read_table(int fd, uint64_t bytes, struct table **ret)
+{
+	_cleanup_free_ void *data = NULL;
+	struct stat st;
+	int r;
+
+	if (bytes < sizeof(struct table) || bytes > TABLE_BYTES_MAX || fd < 0 ||
+	    fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return -EBADMSG;
+	data = aligned_alloc(64, (bytes + 63) & ~63ULL);
+	if (!data)
+		return -ENOMEM;
+	r = pread_full(fd, data, bytes, 0);
+	if (r >= 0)
+		r = table_check(data, bytes);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(data);
+	return 0;
+}
+
+static int receive(struct supplier *b, ProtobufCMessage **ret, int *ret_fd)
+{
+	uint64_t timeout = b->o.reply_timeout_ns, hung = mono_now_ns() + timeout;
+	unsigned extensions = 0;
+
+	for (;;) {
+		uint64_t now = mono_now_ns();
+		int r = channel_receive(&b->parser.channel,
+					&sysprofd__v1__parse_response__descriptor,
+					MIN(hung, now + SLICE_NS), ret, ret_fd);
+
+		if (r != -ETIMEDOUT)
+			return r;
+		if (stopped(b))
+			return -ECANCELED;
+		if (mono_now_ns() < hung)
+			continue;
+		/* On a host that is short of CPU no file is to blame. */
+		if (extensions++ == EXTENSIONS_MAX ||
+		    !helper_process_starves(&b->parser, timeout / 4)) {
+			COUNT(b, timeouts, 1);
+			return -ETIME;
+		}
+		hung = mono_now_ns() + timeout;
+	}
+}
+
+static int take_response(const Sysprofd__V1__ParseResponse *m, int fd, struct result *res)
+{
+	int r;
+
+	switch (m->status) {
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
+		r = read_table(fd, m->table_bytes, &res->table);
+		if (r == -ENOMEM) {
+			res->lack = UNWIND_LACK_MEMORY;
+			return 0;
+		}
+		return r;
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_TOO_LARGE:
+		res->lack = UNWIND_LACK_MEMORY;
+		res->forever = true;
+		return 0;
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NO_MEMORY:
+		res->lack = UNWIND_LACK_MEMORY;
+		return 0;
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NOT_ELF:
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_DAMAGED:
+	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_NO_TABLE:
+		res->lack = UNWIND_LACK_CFI;
+		res->forever = true;
+		return 0;
+	default:
+		return -EBADMSG;
+	}
+}
+
+/* One exchange. -ECANCELED: a stop came first. Other errors: the parser is not to be spoken to any more. */
+static int exchange(struct supplier *b, int file, struct result *res)
+{
+	Sysprofd__V1__ParseRequest q = SYSPROFD__V1__PARSE_REQUEST__INIT;
+	ProtobufCMessage *m = NULL;
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	helper_process_mark(&b->parser);
+	q.id = ++b->last_id;
+	q.kind = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_UNWIND;
+	r = channel_send(&b->parser.channel, &q.base, file, mono_now_ns() + b->o.reply_timeout_ns);
+	if (r >= 0)
+		r = receive(b, &m, &fd);
+	if (r < 0)
+		return r;
+	if (((Sysprofd__V1__ParseResponse *)m)->id != q.id)
+		r = -EBADMSG;
+	else
+		r = take_response((Sysprofd__V1__ParseResponse *)m, fd, res);
+	channel_message_free(&b->parser.channel, m);
+	return r;
+}
+
+static void ask_parser(struct supplier *b, uint64_t binary, int file, struct result *res)
+{
+	uint64_t begin = mono_now_ns();
+	int r = helper_process_ensure(&b->parser, begin + b->o.reply_timeout_ns);
+
+	show_parser(b);
+	res->lack = UNWIND_LACK_FILE;
+	if (r < 0)
+		return;
+	r = exchange(b, file, res);
+	b->used_mono_ns = mono_now_ns();
+	if (r >= 0) {
+		helper_process_answered(&b->parser);
+		COUNT(b, build_ns, b->used_mono_ns - begin);
+		return;
+	}
+	helper_process_failed(&b->parser);
+	show_parser(b);
+	if (r == -ECANCELED)
+		return;
+	COUNT(b, crashes, 1);
+	res->forever = strike(b, binary);
+}
+
+/* ---- one binary ------------------------------------------------------------------------------------------ */
+
+/* As the kernel sees the file; the vDSO is in none. */
+static int file_key(int fd, bool vdso, struct unwind_file_key *ret)
+{
+	struct stat st;
+
+	*ret = (struct unwind_file_key){};
+	if (vdso)
+		return 0;
+	if (fstat(fd, &st) < 0)
+		return negative_errno();
+	ret->ino = st.st_ino;
+	ret->size = (uint64_t)st.st_size;
+	ret->changed_ns = (uint64_t)st.st_ctim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_ctim.tv_nsec;
+	ret->dev = major(st.st_dev) << 20 | minor(st.st_dev);
+	return 0;
+}
+
+static void build(struct supplier *b, uint64_t binary)
+{
+	bool vdso = false;
+	_cleanup_close_ int file = b->o.open_binary(b->o.ctx, binary, &vdso);
+	struct unwind_file_key key;
+	bool keyed = file >= 0 && file_key(file, vdso, &key) == 0;
+	struct result res = { .lack = UNWIND_LACK_FILE };
+	struct cache_name name;
+	bool named = file >= 0 && cache_name(file, &name) == 0;
+
+	if (named && cache_load(b->o.cache, &name, &res.table) == 0) {
+		COUNT(b, cached, 1);
+	} else if (file >= 0) {
+		ask_parser(b, binary, file, &res);
+		if (named && res.table && cache_store(b->o.cache, &name, res.table) == 0)
+			cache_trim(b->o.cache, b->o.cache_max);
+		if (res.table)
+			COUNT(b, built, 1);
+	}
+	if (!res.table)
+		COUNT(b, failed, 1);
+	unwinder_answer(b->o.unwinder, binary, res.table, keyed ? &key : NULL, res.lack,
+			res.forever);
+	free(res.table);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------------ */
+
+static void wait_for_wish(struct supplier *b)
+{
+	uint64_t until = mono_now_ns() + IDLE_NS;
+	struct timespec ts = { (time_t)(until / NSEC_PER_SEC), (long)(until % NSEC_PER_SEC) };
+
+	pthread_mutex_lock(&b->lock);
+	if (!b->stop && !b->wish)
+		pthread_cond_timedwait(&b->wake, &b->lock, &ts);
+	b->wish = false;
+	pthread_mutex_unlock(&b->lock);
+	if (b->parser.pid && mono_now_ns() - b->used_mono_ns > PARSER_IDLE_NS) {
+		helper_process_done(&b->parser);
+		show_parser(b);
+	}
+}
+
+static void *supplier_main(void *arg)
+{
+	struct supplier *b = arg;
+
+	while (!stopped(b)) {
+		uint64_t binary = unwinder_next(b->o.unwinder);
+
+		if (binary)
+			build(b, binary);
+		else
+			wait_for_wish(b);
+	}
+	helper_process_done(&b->parser);
+	return NULL;
+}
+
+int supplier_new(const struct supplier_options *o, struct supplier **ret)
+{
+	struct supplier *b = new0(struct supplier, 1);
+	char *cache = NULL;
+	int r = 0;
+
+	if (!b)
+		return -ENOMEM;
+	pthread_mutex_init(&b->lock, NULL);
+	cond_init_mono(&b->wake);
+	b->o = *o;
+	b->o.reply_timeout_ns = o->reply_timeout_ns ?: REPLY_TIMEOUT_NS;
+	b->o.cache_max = o->cache_max ?: CACHE_MAX;
+	helper_process_init(&b->parser, o->parser_memory ?: PARSER_MEMORY);
+	if (o->cache) {
+		cache = strdup(o->cache);
+		r = cache ? 0 : -ENOMEM;
+	}
+	b->o.cache = cache;
+	unwinder_on_wish(o->unwinder, on_wish, b);
+	if (r >= 0)
+		r = thread_start(&b->thread, supplier_main, b);
+	if (r < 0) {
+		unwinder_on_wish(o->unwinder, NULL, NULL);
+		free(cache);
+		free(b);
+		return r;
+	}
+	pthread_setname_np(b->thread, "tables");
+	*ret = b;
+	return 0;
+}
+
+struct supplier *supplier_free(struct supplier *b)
+{
+	if (!b)
+		return NULL;
+	unwinder_on_wish(b->o.unwinder, NULL, NULL);
+	pthread_mutex_lock(&b->lock);
+	b->stop = true;
+	pthread_cond_signal(&b->wake);
+	pthread_mutex_unlock(&b->lock);
+	pthread_join(b->thread, NULL);
+	pthread_mutex_destroy(&b->lock);
+	pthread_cond_destroy(&b->wake);
+	free((char *)b->o.cache);
+	free(b);
+	return NULL;
+}
+
+void supplier_stats(struct supplier *b, struct supplier_stats *ret)
+{
+	pthread_mutex_lock(&b->lock);
+	*ret = b->stats;
+	pthread_mutex_unlock(&b->lock);
+}
