@@ -171,6 +171,7 @@ static void apply_exec(struct process *p, uint64_t mono_ns)
 	p->leader_gone = false;
 	p->multi_threaded = false;
 	p->kernel_thread = false;
+	jit_exec(p);
 	begin_image(p, mono_ns);
 	names_set(&p->table->names, &p->exe, NULL);
 	process_set_object(p, &p->exe_object, NULL);
@@ -249,6 +250,7 @@ static void apply_mmap(struct process_table *t, const struct sideband_event *e)
 		return;
 	}
 	note_executable(p, m.object, e);
+	jit_mapped(p, &m);
 	m.offset = m.object->kind == BINARY_ELF ? e->offset : 0;
 	if (image_add(p->image, t->o.max_mappings, &m) < 0)
 		t->refused_mappings++;

@@ -254,7 +254,7 @@ static void *job_thread(void *arg)
 {
 	struct job *j = arg;
 	struct stat st = {};
-	int fd = open_anywhere(&j->rq, &st);
+	int fd = j->rq.open ? j->rq.open(&j->rq, &st) : open_anywhere(&j->rq, &st);
 
 	pthread_mutex_lock(&j->lock);
 	j->result = fd;

@@ -49,6 +49,8 @@ struct open_request {
 	uint64_t start, end; /* of the mapping in pids[0] */
 	char *path; /* as they saw it; may be NULL */
 	struct file_identity identity;
+	/* How, if not as described below: as one who must reach nothing but its request. */
+	int (*open)(const struct open_request *rq, struct stat *ret);
 	bool debug; /* the path is not the file's but may be its debug file's */
 };
 

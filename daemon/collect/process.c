@@ -264,6 +264,7 @@ static void process_free(struct process *p)
 	if (p->dirty)
 		TAILQ_REMOVE(&t->dirty, p, dirty_link);
 	threads_done(p);
+	jit_done(p);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		names_put(&t->names, names[i]);
 	process_set_object(p, &p->exe_object, NULL);
@@ -553,6 +554,8 @@ static int start(struct process_table *t, const struct process_options *o)
 	r = read_time_namespace(t);
 	if (r >= 0)
 		r = binaries_new(&bo, &t->binaries);
+	if (r >= 0)
+		r = jit_maps_new(&t->jit_maps);
 	/* Records before the list: what happens in between is told twice rather than never. */
 	if (r >= 0 && o->side_band)
 		r = sideband_new(&t->sideband);
@@ -590,6 +593,7 @@ struct process_table *process_table_free(struct process_table *t)
 		if (t->items[i])
 			process_free(t->items[i]);
 	sideband_free(t->sideband);
+	jit_maps_free(t->jit_maps);
 	binaries_free(t->binaries);
 	names_done(&t->names);
 	index_done(&t->by_tgid);
@@ -603,7 +607,8 @@ struct process_table *process_table_free(struct process_table *t)
 
 int process_table_open_binary(struct process_table *t, uint64_t binary_key)
 {
-	return binaries_open(t->binaries, binary_key);
+	return binary_key & JIT_MAP_KEY ? jit_maps_open(t->jit_maps, binary_key)
+					: binaries_open(t->binaries, binary_key);
 }
 
 int process_table_open_debug_file(struct process_table *t, uint64_t binary_key, const char *path)

@@ -77,7 +77,8 @@ const char *process_thread_name(struct process *p, uint32_t tid); /* "" when unk
 /*
  * The binary and file offset of a user address at a time. An address that no mapping covers causes one
  * resync from /proc per process and window; after that *ret is [unknown] (kind BINARY_UNKNOWN, offset = the
- * address). [anon] and [vdso] give the offset from the mapping's start.
+ * address). [anon] and [vdso] give the offset from the mapping's start. [anon] of a process that may tell names for
+ * its code has that key, also as its inode.
  */
 void process_resolve(struct process *p, uint64_t mono_ns, uint64_t address, struct binary_ref *ret,
 		     uint64_t *ret_offset);

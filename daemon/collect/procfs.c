@@ -133,9 +133,21 @@ static const char *find_line(const char *text, const char *key)
 	return NULL;
 }
 
+/* The last of the numbers behind "NSpid:", which names all namespaces from ours inwards. */
+static uint32_t innermost_pid(const char *pids)
+{
+	struct cursor c = { pids, pids + strcspn(pids, "\n") };
+	uint64_t pid = 0;
+
+	for (skip_spaces(&c); c.p < c.end; skip_spaces(&c))
+		if (!take_number(&c, 10, &pid) || pid > INT32_MAX)
+			return 0;
+	return (uint32_t)pid;
+}
+
 int proc_parse_status(const char *text, struct proc_status *ret)
 {
-	const char *uids = find_line(text, "Uid:");
+	const char *uids = find_line(text, "Uid:"), *pids = find_line(text, "NSpid:");
 	struct proc_status s = {};
 	struct cursor c;
 	uint64_t uid, euid;
@@ -151,6 +163,7 @@ int proc_parse_status(const char *text, struct proc_status *ret)
 		return -EBADMSG;
 	s.uid = (uint32_t)uid;
 	s.euid = (uint32_t)euid;
+	s.ns_pid = pids ? innermost_pid(pids) : 0;
 	*ret = s;
 	return 0;
 }

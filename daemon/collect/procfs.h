@@ -32,6 +32,7 @@ int proc_parse_stat(const char *text, size_t len, struct proc_stat *ret) _warn_u
 
 struct proc_status {
 	uint32_t uid, euid;
+	uint32_t ns_pid; /* in its own pid namespace; 0: not told */
 };
 int proc_parse_status(const char *text, struct proc_status *ret) _warn_unused_;
 

@@ -84,12 +84,17 @@ void process_resolve(struct process *p, uint64_t mono_ns, uint64_t address, stru
 	m = find(p, mono_ns, address);
 	if (!m && may_resync(p))
 		m = find_after_resync(p, mono_ns, address);
-	if (m) {
-		set_object(m->object, ret);
-		*ret_offset = address - m->start + m->offset;
-	} else {
+	if (!m) {
 		set_unknown(ret);
 		*ret_offset = address;
+		return;
+	}
+	set_object(m->object, ret);
+	*ret_offset = address - m->start + m->offset;
+	/* The map is that of the present program. */
+	if (m->object->kind == BINARY_ANON && mono_ns >= p->image_mono_ns) {
+		ret->ino = jit_key(p);
+		ret->key = ret->ino ?: ret->key;
 	}
 }
 

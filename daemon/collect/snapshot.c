@@ -59,6 +59,13 @@ static int open_same(const struct process *p, struct proc_stat *ret)
 	return TAKE_FD(fd);
 }
 
+int snapshot_open(const struct process *p)
+{
+	struct proc_stat st;
+
+	return open_same(p, &st);
+}
+
 /* ---- attributes ------------------------------------------------------------------------------------------- */
 
 static struct name *get(struct process *p, const char *s)

@@ -7,6 +7,7 @@
  *   event.c        what side-band records tell
  *   thread-name.c  names of threads
  *   resolve.c      addresses
+ *   jit.c          who makes code at run time
  *
  * Generations. Processes with one tgid form a chain, newest first. What is known of a start time is an
  * interval: /proc gives a clock tick (10 ms), a FORK record the moment just after; the first sample gives it
@@ -16,6 +17,7 @@
 
 #include <sys/queue.h>
 
+#include "collect/jit-map.h"
 #include "collect/labels.h"
 #include "collect/mapping.h"
 #include "collect/names.h"
@@ -78,6 +80,9 @@ struct process {
 	uint64_t data_mono_ns; /* when they were read; 0: they were not */
 	uint64_t data_window; /* not again before */
 
+	uint64_t jit_key; /* of the names of code that it makes; 0: none was seen */
+	uint64_t jit_window; /* not to be looked after before */
+
 	/* Resync on demand: not again before this window; the pause doubles while it finds nothing new. */
 	uint64_t resync_window;
 	uint32_t resync_pause;
@@ -99,6 +104,7 @@ struct process_table {
 	uint64_t tick_ns;
 	struct sideband *sideband;
 	struct binaries *binaries;
+	struct jit_maps *jit_maps;
 	struct names names;
 
 	struct process **items; /* [0] unused */
@@ -159,6 +165,8 @@ void snapshot_exec(struct process *p);
 void snapshot_maps(struct process *p);
 /* All mappings, data included, into p->data. */
 void snapshot_data(struct process *p);
+/* The directory of the process in /proc, or -errno. */
+int snapshot_open(const struct process *p);
 /* Whether /proc shows that threads besides the main one run. */
 bool snapshot_has_threads(struct process *p);
 
@@ -167,6 +175,15 @@ bool snapshot_has_threads(struct process *p);
 void event_apply(void *table, const struct sideband_event *e);
 /* Whether a dynamic loader has this name, or comm. */
 bool is_loader(const char *name);
+
+/* ---- jit.c ------------------------------------------------------------------------------------------------ */
+
+/* It has mapped this. */
+void jit_mapped(struct process *p, const struct mapping *m);
+void jit_exec(struct process *p);
+/* The key by which its code may be named, or 0. */
+uint64_t jit_key(struct process *p);
+void jit_done(struct process *p);
 
 /* ---- thread-name.c ----------------------------------------------------------------------------------- */
 

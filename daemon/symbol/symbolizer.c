@@ -694,6 +694,13 @@ static int ask_map(struct naming *n, const struct batch *b)
 
 /* ---- batches ----------------------------------------------------------------------------------- */
 
+static int name_as_nothing(struct naming *n, const struct batch *b)
+{
+	for (size_t i = 0; i < b->n_items; i++)
+		n->left += !apply(n, &b->items[i], "", "");
+	return 0;
+}
+
 static int name_batch(struct naming *n, struct batch *b)
 {
 	int r;
@@ -703,6 +710,9 @@ static int name_batch(struct naming *n, struct batch *b)
 	if (r >= 0)
 		r = b->items[0].kind == KIND_JIT ? ask_map(n, b) : ask_best(n, b);
 	b->fd = close_fd(b->fd);
+	/* There was none after all, or not yet. */
+	if (r == -ENOENT && b->items[0].kind == KIND_JIT)
+		return name_as_nothing(n, b);
 	for (size_t i = 0; i < b->n_items; i++)
 		n->left += !(r >= 0 && apply_cached(n, &b->items[i], &b->identity));
 	return r;
@@ -717,8 +727,7 @@ static void name_group(struct naming *n, const struct item *items, size_t n_item
 	for (size_t i = 0; i < n_items; i += b.n_items) {
 		fill(&b, items + i, n_items - i);
 		if (is_poisoned(n->s, &b.identity))
-			for (size_t k = 0; k < b.n_items; k++)
-				n->left += !apply(n, &b.items[k], "", "");
+			r = name_as_nothing(n, &b);
 		else if (r < 0)
 			/* Not again in this call: it may be what kills the helper. */
 			n->left += (int)b.n_items;

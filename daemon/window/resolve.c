@@ -124,9 +124,13 @@ static int64_t user_frame(struct window *w, struct process *p, uint64_t mono_ns,
 	if (ref.kind == BINARY_UNKNOWN)
 		return 0;
 	TRY(f.binary, intern_binary(w, &ref));
-	if (ref.kind == BINARY_ANON) {
-		/* Anonymous code has no identity that outlives the process: one frame for all of it. */
+	if (ref.kind == BINARY_ANON)
 		f.kind = FRAME_JIT;
+	if (ref.kind == BINARY_ANON && ref.ino) {
+		/* By its address until it was named, which is soon. */
+		f.offset = address;
+	} else if (ref.kind == BINARY_ANON) {
+		/* Anonymous code has no identity that outlives the process: one frame for all of it. */
 		f.offset = 0;
 		f.flags = FRAME_NAMED;
 		TRY(f.name, dict_string(w->bucket->dict, "[anon]"));

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Code that is made at run time gets its names from the maps of those who make it, and from nobody else's."""
+import contextlib
+import os
+
+from harness import main, wait_for
+from jit import map_path, program
+
+FAST = {"collect": {"on-cpu-rate": "997"}}
+
+
+def names(d, *args):
+    """Time by function; "[anon]" is code without a name."""
+    return {r["name"]: r["self"] for r in d.top("--by", "function", *args)["rows"]}
+
+
+def of(d, p, *args):
+    return names(d, "--filter", f"pid={p.pid}", *args)
+
+
+def start_all(t, programs):
+    return {k: t.spawn(*program(text)) for k, text in programs.items()}
+
+
+def container(t, text):
+    """A pid namespace and a /tmp of its own: the program is process 1 there."""
+    tmp = 'import subprocess; subprocess.run(["mount", "-t", "tmpfs", "none", "/tmp"], check=True)\n'
+    return t.spawn("unshare", "--pid", "--fork", "--kill-child", "--mount", "--propagation", "private",
+                   *program(tmp + text))
+
+
+def remove_maps(processes):
+    for p in processes:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(map_path(p.pid))
+
+
+def test_maps(t):
+    programs = {
+        "plain": 'm = Memory(); write(m.line("plain")); m.spin(4)',
+        "prefix": 'm = Memory(); write(f"0x{m.address():016x} 0x{64:016x} void Some.java(int, int)\\n"); m.spin(4)',
+        # What the second covers of the first is its own.
+        "overlap": 'm = Memory(); write(m.line("first", size=128) + m.line("second", 1)); m.spin(2); m.spin(2, 1)',
+        "junk": 'm = Memory(); write("JS:~a\\nline break\\n" + m.line("behind")); m.spin(4)',
+        "late": 'm = Memory(); m.spin(1.5); write(m.line("late")); m.spin(3)',
+        "grows": 'm = Memory(); write(""); m.spin(1); write(m.line("grown")); m.spin(3)',
+        "thread": 'import threading; m = Memory(); write(m.line("in_thread"));'
+                  ' threading.Thread(target=m.spin, args=(4,)).start()',
+        "none": "m = Memory(); m.spin(4)",
+    }
+    d = t.daemon(FAST)
+    p = start_all(t, programs)
+    containers = [container(t, f'm = Memory(); write(m.line("container_{i}")); assert map_path() == "/tmp/perf-1.map";'
+                               " m.spin(4)") for i in range(2)]
+    try:
+        for q in [*p.values(), *containers]:
+            assert q.wait(60) == 0
+        d.settle()
+        seen = {k: of(d, q) for k, q in p.items()}
+        everything = names(d)
+    finally:
+        remove_maps(p.values())
+    for k, name in (("plain", "plain"), ("prefix", "void Some.java(int, int)"), ("junk", "behind"),
+                    ("thread", "in_thread")):
+        # A process is known to make code when it has; until its map is open, names may be missing.
+        assert seen[k].get(name, 0) > 5 * seen[k].get("[anon]", 0), (k, seen[k])
+    for k in ("late", "grows"):
+        assert seen[k].get(k if k == "late" else "grown"), (k, seen[k])
+    assert seen["overlap"].get("first") and seen["overlap"].get("second"), seen["overlap"]
+    assert seen["none"].get("[anon]"), seen["none"]
+    for i in range(2):
+        assert everything.get(f"container_{i}"), everything
+    # One frame for a name, and none by address.
+    assert not [n for n in everything if n.startswith(("[anon]+", "[jit]+"))], everything
+
+
+def test_history_keeps_its_names(t):
+    """The place of code is used again, in the same process and by the program that comes after it."""
+    programs = {
+        "again": """
+m = Memory()
+write(m.line("before"), mode="w")
+m.spin(3)
+print(time.time(), flush=True)
+write(m.line("after"), mode="w")
+m.spin(3)
+""",
+        "exec": """
+m = Memory()
+write(m.line("first_image"), mode="w")
+m.spin(2)
+text = 'm = Memory(); write(m.line("second_image"), mode="w"); m.spin(2)'
+os.execv(sys.executable, program(text))
+""",
+    }
+    d = t.daemon(FAST)
+    p = start_all(t, programs)
+    try:
+        split = float(p["again"].stdout.readline())
+        for q in p.values():
+            assert q.wait(60) == 0
+        d.settle()
+        # Buckets of a second: the one in between may tell either.
+        before = of(d, p["again"], "--until", f"@{split - 1.5:.3f}")
+        after = of(d, p["again"], "--since", f"@{split + 1.5:.3f}")
+        execs = of(d, p["exec"])
+    finally:
+        remove_maps(p.values())
+    assert before.get("before") and not before.get("after"), (before, after)
+    assert after.get("after") and not after.get("before"), (before, after)
+    assert execs.get("first_image") and execs.get("second_image"), execs
+
+
+def test_hostile_maps(t):
+    programs = {
+        "shadow": 'm = Memory(); os.symlink("/etc/shadow", map_path()); m.spin(3)',
+        "fifo": "m = Memory(); os.mkfifo(map_path()); m.spin(3)",
+        # 100 MB, and more every half second.
+        "large": """
+m = Memory()
+lines = "".join(f"{0x10000 + i * 64:x} 40 function_{i}\\n" for i in range(40000)).encode()
+with open(map_path(), "wb") as f:
+    while f.tell() < 100 << 20:
+        f.write(lines)
+write(m.line("large"))
+for i in range(6):
+    write(m.line("large") * 10000)
+    m.spin(0.5)
+""",
+        "honest": 'm = Memory(); write(m.line("honest")); m.spin(3)',
+    }
+    d = t.daemon(FAST)
+    p = start_all(t, programs)
+    try:
+        for q in p.values():
+            assert q.wait(60) == 0
+        seen = wait_for(lambda: {k: of(d, q) for k, q in p.items()}, lambda s: s["large"].get("large"), 10)
+        everything = names(d)
+        status = d.status()
+    finally:
+        remove_maps(p.values())
+    assert seen["honest"].get("honest"), seen
+    assert seen["large"].get("large"), seen
+    assert seen["shadow"].get("[anon]") and seen["fifo"].get("[anon]"), seen
+    with open("/etc/shadow") as f:
+        for line in f:
+            assert not [n for n in everything if line.strip() and line.strip() in n]
+    assert not [k for k, v in status.get("problems", {}).items() if "helper" in k and v], status
+
+
+def test_short_lived(t):
+    """Processes of 300 ms are gone when their samples are looked at."""
+    d = t.daemon(FAST)
+    seen = []
+    try:
+        for _ in range(8):
+            p = t.spawn(*program('m = Memory(); write(m.line("short")); m.spin(0.3)'))
+            assert p.wait(60) == 0
+            seen.append(p)
+        d.settle()
+        total = names(d, "--filter", "comm=python*")
+    finally:
+        remove_maps(seen)
+    named, nameless = total.get("short", 0), total.get("[anon]", 0)
+    assert named > nameless, total
+    print(f"# named: {named / (named + nameless):.0%} of {len(seen)} processes' time", flush=True)
+
+
+main(__name__)
