@@ -3,200 +3,21 @@
 
 #include "unwind/cfi.h"
 #include "unwind/compile.h"
-#include "unwind/image.h"
+#include "unwind/gap.h"
 
 #define FRAME_BLOCKS \
 	512 /* 4 MiB of .eh_frame: functions need not lie there in the order of their code */
-#define CODE_BLOCKS 4
-#define ENTRY_BYTES 64 /* of an entry point without a length */
 #define LARGEST_PAGE 0x10000
-#define ALIGNMENT_MAX 64 /* of functions */
 
 struct compiler {
 	struct image image;
-	struct table_builder *builder;
-	uint64_t base, end; /* virtual addresses of code */
-	uint64_t done; /* rows are there up to this one */
-	struct reader code; /* of the segment with this number */
-	size_t code_load;
+	struct gaps gaps; /* what adds the rows */
+	uint64_t end; /* of the code */
+	uint64_t done; /* rows are there up to this virtual address */
 	struct cfi_counts counts;
 };
 
-static const struct unwind_rule no_rule, end_rule = { .cfa = UNWIND_END },
-					 signal_rule = { .cfa = UNWIND_SIGNAL };
-
-static int add_row(struct compiler *c, uint64_t vaddr, const struct unwind_rule *rule)
-{
-	return table_add_row(c->builder, (uint32_t)(vaddr - c->base), rule);
-}
-
-/* ---- code without call frame information ------------------------------------------------------- */
-
-/* An address range in a gap, and what is known of it. */
-struct island {
-	uint64_t start, end;
-	const struct unwind_rule *rule;
-};
-
-struct gap {
-	uint64_t at, end; /* rows are there up to `at` */
-};
-
-static int add_island(struct compiler *c, struct gap *g, const struct island *i)
-{
-	uint64_t start = MAX(i->start, g->at), end = MIN(i->end, g->end);
-	int r = 0;
-
-	if (start >= end)
-		return 0;
-	if (start > g->at)
-		r = add_row(c, g->at, &no_rule);
-	if (r >= 0)
-		r = add_row(c, start, i->rule);
-	g->at = end;
-	return r;
-}
-
-struct code_pattern {
-	uint32_t machine;
-	uint8_t bytes[10];
-	uint8_t n;
-};
-
-/* The return from a signal handler. */
-static const struct code_pattern sigreturns[] = {
-	/* mov $15, %rax; syscall */
-	{ EM_X86_64, { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 }, 9 },
-	/* mov $15, %eax; syscall */
-	{ EM_X86_64, { 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05 }, 7 },
-	/* mov x8, #139; svc #0 */
-	{ EM_AARCH64, { 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4 }, 8 },
-};
-#define PATTERN_MIN 7
-
-static int scan_chunk(struct compiler *c, struct gap *g, uint64_t vaddr, const uint8_t *code,
-		      size_t n)
-{
-	const struct code_pattern *first;
-	const uint8_t *end = code + n;
-
-	for (const uint8_t *p = code; p; p = first ? code + (g->at - vaddr) : NULL) {
-		const uint8_t *found = NULL;
-		struct island i;
-		int r;
-
-		first = NULL;
-		for (size_t k = 0; k < ARRAY_SIZE(sigreturns); k++) {
-			const struct code_pattern *s = &sigreturns[k];
-			const uint8_t *q = NULL;
-
-			if (s->machine == c->image.machine)
-				q = memmem(p, (size_t)(end - p), s->bytes, s->n);
-			if (q && (!found || q < found)) {
-				found = q;
-				first = s;
-			}
-		}
-		if (!first)
-			break;
-		/*
-		 * The byte before it as well: the walker looks a return address up there, and that of a
-		 * handler is the pattern's first byte.
-		 */
-		i = (struct island){ .start = vaddr + (uint64_t)(found - code) - 1,
-				     .end = vaddr + (uint64_t)(found - code) + first->n,
-				     .rule = &signal_rule };
-		r = add_island(c, g, &i);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int open_code(struct compiler *c, uint64_t vaddr, const struct image_load **ret)
-{
-	for (size_t i = 0; i < c->image.n_loads; i++) {
-		const struct image_load *l = &c->image.loads[i];
-
-		if (vaddr < l->part.vaddr || vaddr - l->part.vaddr >= l->part.size)
-			continue;
-		*ret = l;
-		if (c->code.blocks && c->code_load == i)
-			return 0;
-		reader_done(&c->code);
-		c->code_load = i;
-		return reader_init(&c->code, c->image.fd, l->part.offset, l->part.size,
-				   CODE_BLOCKS);
-	}
-	return -EBADMSG;
-}
-
-/* Bytes that align what begins behind them; to read all code for their sake would be a waste. */
-static bool is_padding(const struct gap *g)
-{
-	uint64_t alignment = MIN(g->end & -g->end, (uint64_t)ALIGNMENT_MAX);
-
-	return g->end - g->at < MAX(alignment, (uint64_t)PATTERN_MIN);
-}
-
-static int scan_code(struct compiler *c, struct gap *g, uint64_t start, uint64_t end)
-{
-	const struct image_load *l;
-	int r;
-
-	for (uint64_t at = start; at < end && end - at >= PATTERN_MIN;) {
-		size_t n = (size_t)MIN(end - at, (uint64_t)READER_BLOCK);
-		const uint8_t *code;
-
-		r = open_code(c, at, &l);
-		if (r >= 0)
-			r = reader_get(&c->code, at - l->part.vaddr, n, &code);
-		if (r >= 0)
-			r = scan_chunk(c, g, at, code, n);
-		if (r < 0)
-			return r;
-		if (n == end - at)
-			break;
-		at = MAX(at + n - (sizeof(sigreturns[0].bytes) - 1), g->at);
-	}
-	return 0;
-}
-
-/* From g->at to `end`, without what is no code: segments may hold constants as well, and many. */
-static int scan(struct compiler *c, struct gap *g, uint64_t end)
-{
-	int r = 0;
-
-	for (size_t i = 0; r >= 0 && i < c->image.n_code; i++) {
-		const struct image_part *p = &c->image.code[i];
-
-		r = scan_code(c, g, MAX(g->at, p->vaddr), MIN(end, p->vaddr + p->size));
-	}
-	return r;
-}
-
-/* Within one segment. */
-static int fill_gap(struct compiler *c, uint64_t start, uint64_t end)
-{
-	struct gap g = { start, end };
-	uint64_t entry = c->image.entry;
-	int r = 0;
-
-	if (!is_padding(&g)) {
-		if (entry && entry >= start && entry < end) {
-			struct island i = { entry, MIN(entry + ENTRY_BYTES, end), &end_rule };
-
-			r = scan(c, &g, entry);
-			if (r >= 0)
-				r = add_island(c, &g, &i);
-		}
-		if (r >= 0)
-			r = scan(c, &g, end);
-	}
-	if (r >= 0 && g.at < end)
-		r = add_row(c, g.at, &no_rule);
-	return r;
-}
+static const struct unwind_rule no_rule;
 
 /* From what is done to this address, over segments and what lies between them. */
 static int fill_to(struct compiler *c, uint64_t end)
@@ -211,9 +32,9 @@ static int fill_to(struct compiler *c, uint64_t end)
 			continue;
 		/* The last function of the segment before ends there. */
 		if (from > c->done)
-			r = add_row(c, c->done, &no_rule);
+			r = gaps_add_row(&c->gaps, c->done, &no_rule);
 		if (r >= 0)
-			r = fill_gap(c, from, to);
+			r = gaps_fill(&c->gaps, from, to);
 		if (r < 0)
 			return r;
 		c->done = to;
@@ -224,7 +45,7 @@ static int fill_to(struct compiler *c, uint64_t end)
 /* ---- functions --------------------------------------------------------------------------------- */
 
 /* The part of it that lies in executable memory, and in which no function before it lies. */
-static bool clip(const struct compiler *c, const struct cfi_function *f, struct island *ret)
+static bool clip(const struct compiler *c, const struct cfi_function *f, struct gap *ret)
 {
 	uint64_t start = MAX(f->start, c->done);
 
@@ -234,7 +55,7 @@ static bool clip(const struct compiler *c, const struct cfi_function *f, struct 
 		if (!c->image.loads[i].executable || start < p->vaddr ||
 		    start - p->vaddr >= p->size)
 			continue;
-		*ret = (struct island){ .start = start, .end = MIN(f->end, p->vaddr + p->size) };
+		*ret = (struct gap){ .start = start, .end = MIN(f->end, p->vaddr + p->size) };
 		return ret->start < ret->end;
 	}
 	return false;
@@ -243,7 +64,7 @@ static bool clip(const struct compiler *c, const struct cfi_function *f, struct 
 static int take_function(void *ctx, const struct cfi_function *f)
 {
 	struct compiler *c = ctx;
-	struct island in;
+	struct gap in;
 	int r;
 
 	if (!clip(c, f, &in))
@@ -254,7 +75,7 @@ static int take_function(void *ctx, const struct cfi_function *f)
 		uint64_t end = i + 1 < f->n ? f->start + f->rows[i + 1].pc : in.end;
 
 		if (start < MIN(end, in.end))
-			r = add_row(c, start, &f->rows[i].rule);
+			r = gaps_add_row(&c->gaps, start, &f->rows[i].rule);
 	}
 	c->done = in.end;
 	return r;
@@ -340,17 +161,17 @@ static int add_segments(struct compiler *c)
 			continue;
 		if (!found) {
 			/* The mapping may begin with the page of a machine whose pages are large. */
-			c->base = p->vaddr & ~(uint64_t)(LARGEST_PAGE - 1);
+			c->gaps.base = p->vaddr & ~(uint64_t)(LARGEST_PAGE - 1);
 			c->done = p->vaddr;
-			r = table_builder_new(m->machine, c->base, &c->builder);
+			r = table_builder_new(m->machine, c->gaps.base, &c->gaps.builder);
 			if (r < 0)
 				return r;
 		}
 		found = true;
 		c->end = p->vaddr + p->size;
-		s = (struct table_segment){ p->offset, p->size, p->vaddr - c->base };
+		s = (struct table_segment){ p->offset, p->size, p->vaddr - c->gaps.base };
 		/* Their order is that of the addresses: the loader relies on it as well. */
-		r = table_add_segment(c->builder, &s);
+		r = table_add_segment(c->gaps.builder, &s);
 		if (r < 0)
 			return r == -EINVAL ? -EBADMSG : r;
 	}
@@ -369,7 +190,7 @@ static int compile(struct compiler *c, struct table **ret)
 	if (r >= 0)
 		r = fill_to(c, c->end);
 	if (r >= 0)
-		r = table_finish(c->builder, &t);
+		r = table_finish(c->gaps.builder, &t);
 	if (r < 0)
 		return r;
 	t->functions = c->counts.functions;
@@ -385,10 +206,11 @@ int table_compile(int fd, struct table **ret)
 
 	if (!c)
 		return -ENOMEM;
+	c->gaps.image = &c->image;
 	r = image_open(fd, &c->image);
 	if (r >= 0)
 		r = compile(c, ret);
-	reader_done(&c->code);
-	table_builder_free(c->builder);
+	reader_done(&c->gaps.code);
+	table_builder_free(c->gaps.builder);
 	return r;
 }

@@ -101,18 +101,38 @@ static void add_code(struct image *m, struct image_part part)
 		m->code[m->n_code++] = part;
 }
 
-static void take_section(struct image *m, struct reader *r, const Elf64_Shdr *names,
-			 const Elf64_Shdr *s)
+static bool is_linkage(struct reader *r, const Elf64_Shdr *names, const Elf64_Shdr *s)
+{
+	static const char *const tables[] = { ".plt", ".plt.sec", ".plt.got", ".iplt" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		if (has_name(r, names, s, tables[i]))
+			return true;
+	return false;
+}
+
+static void take_code(struct image *m, struct reader *r, const Elf64_Shdr *names,
+		      const Elf64_Shdr *s, struct image_part part)
 {
 	/* The code as it was before BOLT moved it: nobody runs it. */
 	static const char bolt[] = ".bolt.org";
+
+	if (is_linkage(r, names, s) && part.size && m->n_linkage < IMAGE_LINKAGE_MAX)
+		m->linkage[m->n_linkage++] = part;
+	else if (!begins_with(r, names, s, bolt, sizeof(bolt) - 1))
+		add_code(m, part);
+}
+
+static void take_section(struct image *m, struct reader *r, const Elf64_Shdr *names,
+			 const Elf64_Shdr *s)
+{
 	struct image_part part = part_of(m, s->sh_offset, s->sh_size, s->sh_addr);
 
 	part.compressed = s->sh_flags & SHF_COMPRESSED;
 	if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL)
 		return;
-	if (s->sh_flags & SHF_EXECINSTR && !begins_with(r, names, s, bolt, sizeof(bolt) - 1))
-		add_code(m, part);
+	if (s->sh_flags & SHF_EXECINSTR)
+		take_code(m, r, names, s, part);
 	if (has_name(r, names, s, ".eh_frame"))
 		m->eh_frame = part;
 	else if (has_name(r, names, s, ".debug_frame"))
@@ -161,6 +181,7 @@ static void sort_code(struct image *m)
 			if (m->loads[i].executable)
 				add_code(m, m->loads[i].part);
 	qsort(m->code, m->n_code, sizeof(m->code[0]), by_vaddr);
+	qsort(m->linkage, m->n_linkage, sizeof(m->linkage[0]), by_vaddr);
 }
 
 int image_open(int fd, struct image *ret)

@@ -10,6 +10,7 @@
 
 #define IMAGE_LOADS_MAX 256
 #define IMAGE_CODE_MAX 256
+#define IMAGE_LINKAGE_MAX 8
 #define IMAGE_INFLATED_MAX (32U << 20) /* bytes of a compressed section */
 
 struct image_part {
@@ -33,6 +34,8 @@ struct image {
 	/* Sections with code, in ascending order; without section headers executable segments. */
 	struct image_part code[IMAGE_CODE_MAX];
 	size_t n_code;
+	struct image_part linkage[IMAGE_LINKAGE_MAX]; /* .plt and its like, in ascending order */
+	size_t n_linkage;
 	struct image_part frame_header; /* PT_GNU_EH_FRAME */
 	struct image_part eh_frame, debug_frame; /* sections */
 };

@@ -128,6 +128,22 @@ static void compare_tables(const char *a, const char *b)
 	assert_memory_equal(t, u, t->bytes);
 }
 
+/* In any machine they say the same. */
+static void compare_rules(const struct table *t, uint64_t a, const struct table *u, uint64_t b)
+{
+	const struct unwind_rule *p = table_find(t, (uint32_t)(a - t->base));
+	const struct unwind_rule *q = table_find(u, (uint32_t)(b - u->base));
+	struct caller x, y;
+	struct machine m;
+
+	randomize(&m, t->machine, a);
+	x = by_rule(&m, p, a);
+	y = by_rule(&m, q, b);
+	if (x.none || x.cfa != y.cfa || x.ra != y.ra || x.fp != y.fp)
+		fail_msg("rules at %lx differ: cfa %u %d, cfa %u %d", a, p->cfa, p->cfa_off, q->cfa,
+			 q->cfa_off);
+}
+
 static uint8_t rule_at(const struct table *t, uint64_t vaddr)
 {
 	return table_find(t, (uint32_t)(vaddr - t->base))->cfa;
@@ -372,6 +388,95 @@ static void known_by_code(void **state)
 	assert_int_equal(rule_at(t, nm_address("bare", "inner")), UNWIND_SP);
 }
 
+static Elf64_Shdr find_section(int fd, const char *name)
+{
+	Elf64_Shdr s, names;
+	char found[32];
+	Elf64_Ehdr e;
+
+	assert_int_equal(pread(fd, &e, sizeof(e), 0), sizeof(e));
+	assert_int_equal(pread(fd, &names, sizeof(names),
+			       (off_t)(e.e_shoff + e.e_shstrndx * sizeof(s))),
+			 sizeof(names));
+	for (int i = 0; i < e.e_shnum; i++) {
+		assert_int_equal(pread(fd, &s, sizeof(s), (off_t)(e.e_shoff + i * sizeof(s))),
+				 sizeof(s));
+		assert_true(pread(fd, found, sizeof(found), (off_t)(names.sh_offset + s.sh_name)) >
+			    0);
+		if (strncmp(found, name, sizeof(found)) == 0)
+			return s;
+	}
+	return (Elf64_Shdr){};
+}
+
+/* bfd describes its tables: the same must be known without that. */
+static void linkage_tables(void **state)
+{
+	static const char *const flags[] = { "-fcf-protection=none -Wl,-z,lazy",
+					     "-fcf-protection=full -Wl,-z,ibtplt -Wl,-z,lazy",
+					     "-Wl,-z,now" };
+	static const char *const names[] = { ".plt", ".plt.sec", ".plt.got" };
+	int n = 0;
+
+	write_file("calls.c", calls_c);
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+		_cleanup_close_ int told = -1, untold = -1;
+		_cleanup_free_ struct table *t = NULL, *u = NULL;
+
+		must(run("gcc -O1 -fuse-ld=bfd %s calls.c -o told && "
+			 "gcc -O1 -fuse-ld=bfd %s -Wl,--no-ld-generated-unwind-info calls.c -o "
+			 "untold",
+			 flags[i], flags[i]));
+		told = open_file("told", O_RDONLY);
+		untold = open_file("untold", O_RDONLY);
+		assert_int_equal(table_compile(told, &t), 0);
+		assert_int_equal(table_compile(untold, &u), 0);
+		for (size_t k = 0; k < ARRAY_SIZE(names); k++) {
+			Elf64_Shdr s = find_section(told, names[k]),
+				   v = find_section(untold, names[k]);
+
+			assert_int_equal(s.sh_size, v.sh_size);
+			for (uint64_t at = 0; at < s.sh_size; at++, n++)
+				compare_rules(t, s.sh_addr + at, u, v.sh_addr + at);
+		}
+	}
+	assert_true(n > 0);
+}
+
+/* Neither lld nor static programs have information for theirs. */
+static void untold_linkage_tables(void **state)
+{
+	_cleanup_close_ int fd = -1;
+	_cleanup_free_ struct table *t = NULL, *u = NULL;
+	Elf64_Shdr s;
+
+	write_file("calls.c", calls_c);
+	must(run("gcc -O1 -static calls.c -o fixed"));
+	fd = open_file("fixed", O_RDONLY);
+	s = find_section(fd, ".plt");
+	assert_int_equal(table_compile(fd, &t), 0);
+	if (s.sh_size) /* IFUNCs of memcpy() and its like */
+		assert_int_equal(rule_at(t, s.sh_addr + s.sh_size / 2), UNWIND_SP);
+	close_fd(fd);
+	write_file("far.c", "int far(int x); int f(int x) { return far(x) + far(x + 1); }\n");
+	if (!run("clang --target=aarch64-linux-gnu -O2 -fPIC -c far.c -o far.o && "
+		 "ld.lld -shared --eh-frame-hdr far.o -o far.so")) {
+		fd = -1;
+		skip();
+	}
+	fd = open_file("far.so", O_RDONLY);
+	s = find_section(fd, ".plt");
+	assert_true(s.sh_size >= 48);
+	assert_int_equal(table_compile(fd, &u), 0);
+	for (uint64_t at = 0; at < s.sh_size; at += 4) {
+		const struct unwind_rule *r = table_find(u, (uint32_t)(s.sh_addr + at - u->base));
+
+		assert_int_equal(r->cfa, UNWIND_SP);
+		assert_int_equal(r->cfa_off, at >= 4 && at < 32 ? 16 : 0);
+		assert_int_equal(r->ra, at >= 4 && at < 32 ? UNWIND_AT_CFA : UNWIND_SAME);
+	}
+}
+
 static void several_segments(void **state)
 {
 	_cleanup_free_ struct table *t = NULL;
@@ -427,6 +532,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(no_sections),
 		cmocka_unit_test(sorted_here),
 		cmocka_unit_test(known_by_code),
+		cmocka_unit_test(linkage_tables),
+		cmocka_unit_test(untold_linkage_tables),
 		cmocka_unit_test(several_segments),
 	};
 

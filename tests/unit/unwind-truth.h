@@ -10,6 +10,7 @@
 #include <elf.h>
 #include <elfutils/libdw.h>
 #include <fcntl.h>
+#include <gelf.h>
 
 #include "unwind/compile.h"
 
@@ -248,6 +249,7 @@ static struct caller by_rule(const struct machine *m, const struct unwind_rule *
 
 struct comparison {
 	const struct table *t;
+	Elf *elf;
 	const char *name;
 	uint64_t compared, unsupported, lost, bridged, special;
 	uint64_t known_end; /* where the last function that elfutils knows ends */
@@ -262,12 +264,27 @@ static void differ(const struct comparison *x, uint64_t pc, const char *what)
 		 r->ra_off);
 }
 
+static bool in_linkage_table(Elf *elf, uint64_t pc)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr s;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf, &names) < 0)
+		return false;
+	while ((scn = elf_nextscn(elf, scn)))
+		if (gelf_getshdr(scn, &s) && pc >= s.sh_addr && pc - s.sh_addr < s.sh_size &&
+		    strstr(elf_strptr(elf, names, s.sh_name), "plt"))
+			return true;
+	return false;
+}
+
 /* No function is known there: what the table says is the rule before a short gap, or known from the code. */
 static void compare_gap(struct comparison *x, const struct unwind_rule *r, uint64_t pc)
 {
 	if (r->cfa == UNWIND_NONE)
 		return;
-	if (r->cfa == UNWIND_END || r->cfa == UNWIND_SIGNAL) {
+	if (r->cfa == UNWIND_END || r->cfa == UNWIND_SIGNAL || in_linkage_table(x->elf, pc)) {
 		x->special++;
 		return;
 	}
@@ -395,6 +412,7 @@ static struct comparison compare_file(const char *path, bool debug)
 	elf_version(EV_CURRENT);
 	elf = elf_begin(fd, ELF_C_READ, NULL);
 	assert_non_null(elf);
+	x.elf = elf;
 	if (debug) {
 		dwarf = dwarf_begin_elf(elf, DWARF_C_READ, NULL);
 		assert_non_null(dwarf);
