@@ -49,7 +49,7 @@ struct jit_maps {
 	bool started, stop;
 	struct opener *opener;
 	struct jit_map maps[MAPS_MAX];
-	uint64_t serial;
+	uint64_t serial, refused, hanging;
 	struct suspect suspects[SUSPECTS_MAX];
 	size_t next_suspect;
 };
@@ -273,8 +273,10 @@ static void look_for(struct jit_maps *s, struct jit_map *m)
 		pthread_mutex_lock(&s->lock);
 	}
 	close_fd(rq.proc_fd);
-	if (r == -ETIMEDOUT)
+	if (r == -ETIMEDOUT) {
 		suspect(s, uid, mono_now_ns());
+		s->hanging++;
+	}
 	m = find(s, key);
 	if (m)
 		take_result(m, r, &st);
@@ -338,6 +340,7 @@ uint64_t jit_maps_add(struct jit_maps *s, const struct jit_process *p)
 				       (uint64_t)(m - s->maps);
 		pthread_cond_signal(&s->wake);
 	}
+	s->refused += !key;
 	pthread_mutex_unlock(&s->lock);
 	return key;
 }
@@ -382,6 +385,14 @@ void jit_maps_release(struct jit_maps *s, uint64_t key)
 		drop(m);
 	else if (m)
 		m->gone_mono_ns = MAX(mono_now_ns(), (uint64_t)1);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void jit_maps_stats(struct jit_maps *s, uint64_t *ret_refused, uint64_t *ret_hanging)
+{
+	pthread_mutex_lock(&s->lock);
+	*ret_refused = s->refused;
+	*ret_hanging = s->hanging;
 	pthread_mutex_unlock(&s->lock);
 }
 

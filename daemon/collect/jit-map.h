@@ -41,5 +41,8 @@ void jit_maps_look(struct jit_maps *s, uint64_t key, uint64_t dump_start, uint64
 /* The process is gone: what is open is kept for as long as names may be asked for. */
 void jit_maps_release(struct jit_maps *s, uint64_t key);
 
+/* Processes that were refused, and files whose opening did not end in time. */
+void jit_maps_stats(struct jit_maps *s, uint64_t *ret_refused, uint64_t *ret_hanging);
+
 /* A new descriptor, or -errno. */
 int jit_maps_open(struct jit_maps *s, uint64_t key) _warn_unused_;

@@ -638,6 +638,7 @@ void process_table_stats(const struct process_table *t, struct process_stats *re
 	struct binaries_stats b;
 
 	binaries_stats(t->binaries, &b);
+	jit_maps_stats(t->jit_maps, &s.refused_maps, &s.hanging_maps);
 	s.binaries = b.objects;
 	s.fds = b.fds;
 	s.bytes += b.bytes + (t->sideband ? sideband_bytes(t->sideband) : 0);

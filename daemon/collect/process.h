@@ -110,6 +110,8 @@ struct process_stats {
 	uint64_t evicted_processes;
 	uint64_t refused_mappings;
 	uint64_t dropped_images; /* that exec replaced, too many within one window */
+	uint64_t refused_maps, /* processes that make code beyond those that are looked after */
+		hanging_maps; /* whose opening did not end */
 	uint64_t
 		refused_names; /* of threads beyond the limits, each time that one is told or asked for */
 	uint64_t bytes;

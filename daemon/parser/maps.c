@@ -16,6 +16,7 @@ struct cached_map {
 	uint64_t dev, ino;
 	struct perf_map *map;
 	size_t bytes;
+	uint64_t skipped, dropped; /* that were told */
 	uint64_t used; /* the request that used it last */
 };
 
@@ -66,13 +67,17 @@ static int get_map(struct maps *m, const struct parsed_file *file, struct cached
 	return 0;
 }
 
-static int read_map(struct maps *m, struct cached_map *c, int fd, bool *ret_grown)
+static int read_map(struct maps *m, struct cached_map *c, int fd, struct answer *a)
 {
 	struct perf_map_stats s;
 	int r = perf_map_read(c->map, fd, BUDGET);
 
 	perf_map_stats(c->map, &s);
-	*ret_grown = s.bytes > c->bytes;
+	a->parsed = s.bytes > c->bytes;
+	a->response.lines_skipped = s.skipped - c->skipped;
+	a->response.entries_dropped = s.dropped - c->dropped;
+	c->skipped = s.skipped;
+	c->dropped = s.dropped;
 	m->bytes += s.bytes - c->bytes;
 	c->bytes = s.bytes;
 	return r;
@@ -88,7 +93,7 @@ int maps_answer(struct maps *m, const Sysprofd__V1__ParseRequest *q, const struc
 		return -EINVAL;
 	r = get_map(m, &file->id, &c);
 	if (r >= 0)
-		r = read_map(m, c, file->fd, &a->parsed);
+		r = read_map(m, c, file->fd, a);
 	if (r == 0)
 		r = answer_make_symbols(a, q->n_offsets);
 	else if (r > 0)

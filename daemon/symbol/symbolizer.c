@@ -77,6 +77,7 @@ struct pending {
 
 struct counters {
 	atomic_uint_fast64_t requests, named, unnamed, crashes, timeouts, poisoned, cache_bytes;
+	atomic_uint_fast64_t map_lines_skipped, map_entries_dropped;
 	atomic_int helper_pid;
 };
 
@@ -171,6 +172,8 @@ void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret)
 		.crashes = atomic_load(&c->crashes),
 		.timeouts = atomic_load(&c->timeouts),
 		.poisoned = atomic_load(&c->poisoned),
+		.map_lines_skipped = atomic_load(&c->map_lines_skipped),
+		.map_entries_dropped = atomic_load(&c->map_entries_dropped),
 		.cache_bytes = atomic_load(&c->cache_bytes),
 		.helper_pid = atomic_load(&c->helper_pid),
 	};
@@ -310,6 +313,8 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 	const struct pending *p = &s->pending;
 	char name[SYMBOL_NAME_MAX], system_name[SYMBOL_NAME_MAX];
 
+	s->counters.map_lines_skipped += m->lines_skipped;
+	s->counters.map_entries_dropped += m->entries_dropped;
 	switch (m->status) {
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
 		if (m->n_symbols != p->n)

@@ -38,6 +38,7 @@ int symbolizer_name(struct symbolizer *s, struct dict *d, const uint64_t *keys, 
 
 struct symbolizer_stats {
 	uint64_t requests, named, unnamed, crashes, timeouts, poisoned, cache_bytes;
+	uint64_t map_lines_skipped, map_entries_dropped; /* of maps of code made at run time */
 	int helper_pid; /* for PSS and CPU time; 0 when it does not run */
 };
 void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret);

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -274,11 +275,63 @@ static void in_namespaces(void **state)
 	waitpid(outer, NULL, 0);
 }
 
+/* A filesystem whose server has read no request yet, and never will. */
+static int mount_silent(const char *at)
+{
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	char options[96];
+
+	if (fd < 0)
+		return -1;
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
+	return mount("silent", at, "fuse", MS_NOSUID | MS_NODEV, options) < 0 ? close_fd(fd) : fd;
+}
+
+/* Where an open hangs, it costs its user his names, and nobody else. */
+static void no_answer(void **state)
+{
+	struct fixture *f = *state, *other;
+	uint64_t key, begin = mono_now_ns(), refused, hanging;
+	void *other_state;
+	char at[128];
+	int server;
+
+	snprintf(at, sizeof(at), "%s/tmp2", f->root);
+	server = mount_silent(at);
+	if (server < 0) {
+		skip();
+		return;
+	}
+	for (int i = 0; i < 6; i++) {
+		key = jit_maps_add(f->maps, &(struct jit_process){ .pid_fd = f->pid_fd,
+								   .pid = (uint32_t)f->pid,
+								   .uid = 1000 });
+		while (jit_maps_has(f->maps, key) > 0)
+			usleep(1000);
+		assert_int_equal(jit_maps_open(f->maps, key), -ENOENT);
+	}
+	/* One of them waited. */
+	jit_maps_stats(f->maps, &refused, &hanging);
+	assert_int_equal(hanging, 1);
+	assert_true(mono_now_ns() - begin < SOON_NS);
+	assert_int_equal(set_up(&other_state), 0);
+	other = other_state;
+	write_file(other->map, "map");
+	key = jit_maps_add(f->maps, &(struct jit_process){ .pid_fd = other->pid_fd,
+							   .pid = (uint32_t)other->pid,
+							   .uid = 1001 });
+	assert_true(wait_text(f, key, "map", SOON_NS));
+	tear_down(&other_state);
+	umount2(at, MNT_DETACH);
+	close_fd(server);
+}
+
 static void too_many(void **state)
 {
 	struct fixture *f = *state;
 	_cleanup_close_ int self = proc_open_pid(f->proc_fd, (uint32_t)getpid());
 	uint64_t first = jit_maps_add(f->maps, &(struct jit_process){ .pid_fd = self }), last = 0;
+	uint64_t refused, hanging;
 
 	while (jit_maps_has(f->maps, first) > 0)
 		usleep(1000);
@@ -293,6 +346,8 @@ static void too_many(void **state)
 	assert_int_equal(jit_maps_has(f->maps, first), -ENOENT);
 	assert_int_equal(jit_maps_has(f->maps, last), 1);
 	assert_int_equal(jit_maps_add(f->maps, &(struct jit_process){ .pid_fd = f->pid_fd }), 0);
+	jit_maps_stats(f->maps, &refused, &hanging);
+	assert_int_equal(refused, 1);
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
@@ -302,7 +357,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(in_its_root),   TEST(it_comes_later), TEST(it_outlives_the_process),
 		TEST(no_links),	     TEST(no_other_kinds), TEST(nobody_elses),
-		TEST(in_namespaces), TEST(too_many),
+		TEST(in_namespaces), TEST(no_answer),	   TEST(too_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

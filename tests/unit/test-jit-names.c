@@ -106,8 +106,9 @@ static void by_name(void **state)
 	_cleanup_(dict_map_done) struct dict_map map = {};
 	uint32_t a, b, c, other, none;
 	int64_t stacks[3];
+	struct symbolizer_stats s;
 
-	say(f, 1, "1000 100 work\n2000 100 idle\n");
+	say(f, 1, "1000 100 work\njunk\n2000 100 idle\n");
 	say(f, 2, "1000 100 work\n");
 	a = add_frame(f, 1, 0x1010);
 	b = add_frame(f, 1, 0x1020);
@@ -132,6 +133,9 @@ static void by_name(void **state)
 			     dict_map_stack(&map, (uint32_t)stacks[2]));
 	assert_int_equal(dict_map_frame(&map, a), dict_map_frame(&map, other));
 	assert_int_equal(to->n_frames, 3);
+	symbolizer_stats(f->symbolizer, &s);
+	assert_int_equal(s.map_lines_skipped, 1);
+	assert_int_equal(s.map_entries_dropped, 0);
 }
 
 /* Code whose place is used again: what was said first is no answer for ever. */
