@@ -55,6 +55,7 @@ static inline uint64_t take_uleb(struct cursor *c)
 struct cfi_machine {
 	uint32_t number; /* EM_* */
 	uint8_t sp, fp, ra; /* DWARF's numbers of registers */
+	uint8_t n_general; /* those for integers have the numbers below */
 };
 
 /* ---- rules while a program runs ---------------------------------------------------------------- */

@@ -70,7 +70,7 @@ static bool set_cfa(const struct cfi_machine *m, const struct cfa *c, struct unw
 	rule->cfa_add = (int16_t)c->add;
 	switch (c->kind) {
 	case CFA_REGISTER:
-		if (c->reg >= TABLE_REGISTERS)
+		if (c->reg >= m->n_general)
 			return false;
 		rule->cfa = c->reg == m->sp ? UNWIND_SP : c->reg == m->fp ? UNWIND_FP : UNWIND_REG;
 		if (rule->cfa == UNWIND_REG)
@@ -174,16 +174,18 @@ static struct unwind_rule rule_of(const struct cfi_cie *cie, const struct cfi_st
 static int add_row(struct run *x)
 {
 	struct cfi_rows *rows = x->rows;
-	int r;
 
 	if (x->changed)
 		x->rule = rule_of(x->cie, &x->state);
 	x->changed = false;
 	if (rows->n && memcmp(&rows->rows[rows->n - 1].rule, &x->rule, sizeof(x->rule)) == 0)
 		return 0;
-	r = ARRAY_GROW(rows->rows, rows->cap, rows->n + 1);
-	if (r < 0)
-		return r;
+	if (rows->n == rows->cap) {
+		int r = ARRAY_GROW(rows->rows, rows->cap, rows->n + 1);
+
+		if (r < 0)
+			return r;
+	}
 	rows->rows[rows->n++] = (struct cfi_row){ .pc = (uint32_t)x->at, .rule = x->rule };
 	return 0;
 }

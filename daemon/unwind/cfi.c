@@ -13,9 +13,10 @@
 #define CIES 64 /* that are kept; linkers merge them to a few */
 #define WORK 8 /* times the section's size: records may overlap, and not many times */
 
+static_assert(32 <= TABLE_REGISTERS, "of the machine that has most");
 static const struct cfi_machine machines[] = {
-	{ .number = EM_X86_64, .sp = 7, .fp = 6, .ra = 16 },
-	{ .number = EM_AARCH64, .sp = 31, .fp = 29, .ra = 30 },
+	{ .number = EM_X86_64, .sp = 7, .fp = 6, .ra = 16, .n_general = 16 },
+	{ .number = EM_AARCH64, .sp = 31, .fp = 29, .ra = 30, .n_general = 32 },
 };
 
 struct kept_cie {

@@ -5,8 +5,7 @@
 #include "unwind/compile.h"
 #include "unwind/gap.h"
 
-#define FRAME_BLOCKS \
-	512 /* 4 MiB of .eh_frame: functions need not lie there in the order of their code */
+#define FRAME_BLOCKS 512 /* 4 MiB: after BOLT, .eh_frame is not in the order of the code */
 #define LARGEST_PAGE 0x10000
 
 struct compiler {

@@ -263,7 +263,8 @@ static void cfa(void **state)
 {
 	EXPECT("0:fp+16", DW_CFA_def_cfa, 6, 16);
 	EXPECT("0:r10+0", DW_CFA_def_cfa, 10, 0);
-	EXPECT("0:unsupported", DW_CFA_def_cfa, 99, 0);
+	EXPECT("0:r15+0", DW_CFA_def_cfa, 15, 0);
+	EXPECT("0:unsupported", DW_CFA_def_cfa, 17, 0); /* xmm0 */
 	EXPECT("0:fp+8", DW_CFA_def_cfa_register, 6);
 	EXPECT("0:sp+1000208", DW_CFA_def_cfa_offset, 0x90, 0x86, 0x3d);
 	EXPECT("0:unsupported", DW_CFA_def_cfa_offset, 0x80, 0x80, 0x80, 0x80, 0x08);
