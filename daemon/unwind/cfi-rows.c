@@ -178,15 +178,14 @@ static int add_row(struct run *x)
 	if (x->changed)
 		x->rule = rule_of(x->cie, &x->state);
 	x->changed = false;
-	if (rows->n && memcmp(&rows->rows[rows->n - 1].rule, &x->rule, sizeof(x->rule)) == 0)
-		return 0;
 	if (rows->n == rows->cap) {
 		int r = ARRAY_GROW(rows->rows, rows->cap, rows->n + 1);
 
 		if (r < 0)
 			return r;
 	}
-	rows->rows[rows->n++] = (struct cfi_row){ .pc = (uint32_t)x->at, .rule = x->rule };
+	rows->rows[rows->n].pc = (uint32_t)x->at;
+	rows->rows[rows->n++].rule = x->rule;
 	return 0;
 }
 
@@ -206,14 +205,10 @@ static int advance_to(struct run *x, uint64_t at)
 	return r;
 }
 
+/* May wrap, in a damaged file: then it falls, or is one wrong address more. */
 static int advance(struct run *x, uint64_t delta)
 {
-	uint64_t by;
-
-	if (__builtin_mul_overflow(delta, x->cie->code_align, &by) ||
-	    __builtin_add_overflow(x->at, by, &by))
-		return -EBADMSG;
-	return advance_to(x, by);
+	return advance_to(x, x->at + delta * x->cie->code_align);
 }
 
 static int set_loc(struct run *x, struct cursor *c)

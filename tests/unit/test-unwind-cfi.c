@@ -233,9 +233,9 @@ static void advancing(void **state)
 	EXPECT("0:sp+8 f0:sp+16", DW_CFA_advance_loc2, 0xf0, 0, DW_CFA_def_cfa_offset, 16);
 	EXPECT("0:sp+8 f0:sp+16", DW_CFA_advance_loc4, 0xf0, 0, 0, 0, DW_CFA_def_cfa_offset, 16);
 	EXPECT("0:sp+8 20:sp+16", 0x1d, 0x20, 0, 0, 0, 0, 0, 0, 0, DW_CFA_def_cfa_offset, 16);
-	/* No step, equal rules: no row. Behind the end: neither. */
+	/* No step: no row. Behind the end: neither. Equal rules: the table merges them. */
 	EXPECT("0:sp+16", DW_CFA_advance_loc, DW_CFA_def_cfa_offset, 16);
-	EXPECT("0:sp+8", ADVANCE(5), DW_CFA_def_cfa_offset, 8);
+	EXPECT("0:sp+8 5:sp+8", ADVANCE(5), DW_CFA_def_cfa_offset, 8);
 	EXPECT("0:sp+8", DW_CFA_advance_loc2, 0, 1, DW_CFA_def_cfa_offset, 16);
 	EXPECT("0:sp+8", DW_CFA_advance_loc4, 0xff, 0xff, 0xff, 0xff, DW_CFA_def_cfa_offset, 16,
 	       ADVANCE(1), DW_CFA_def_cfa_offset, 24);
@@ -577,7 +577,7 @@ static void arm64(void **state)
 	put_fde(&x, cie, CODE + 0x200, SIZE,
 		B(DW_CFA_undefined, 30, ADVANCE(1), DW_CFA_register, 30, 9));
 	assert_string_equal(say_frames(x.b, x.n, EM_AARCH64, false),
-			    "401000-401100 0:sp+0 ra=same 8:sp+32 fp=cfa-32 ra=cfa-24 "
+			    "401000-401100 0:sp+0 ra=same 4:sp+0 ra=same 8:sp+32 fp=cfa-32 ra=cfa-24 "
 			    "c:fp+32 fp=cfa-32 ra=cfa-24 1c:sp+0 ra=same "
 			    "20:fp+32 fp=cfa-32 ra=cfa-24\n401200-401300 0:end 4:unsupported");
 }
