@@ -379,11 +379,8 @@ static int duplicate(struct binaries *b, struct object *o)
 }
 
 /* What to ask the opener for; called with the lock held. */
-static int make_request(struct binaries *b, const struct object *o, const char *debug_path,
-			struct open_request *rq)
+static int make_request(struct binaries *b, const struct object *o, struct open_request *rq)
 {
-	const char *path = debug_path ?: o->raw_path ?: o->path;
-
 	if (o->kind != BINARY_ELF)
 		return -ENOENT;
 	if (o->failed_mono_ns && mono_now_ns() - o->failed_mono_ns < OPEN_RETRY_NS)
@@ -394,18 +391,27 @@ static int make_request(struct binaries *b, const struct object *o, const char *
 		.start = o->start,
 		.end = o->end,
 		.identity = o->identity,
-		.debug = debug_path != NULL,
 	};
-	if (path[0] == '/') {
-		rq->path = strdup(path);
-		if (!rq->path)
-			return -ENOMEM;
-	}
+	return 0;
+}
+
+/* The path may change when the lock is not held. */
+static int add_path(const struct object *o, struct open_request *rq, char **ret)
+{
+	const char *path = o->raw_path ?: o->path;
+
+	if (path[0] != '/')
+		return 0;
+	*ret = strdup(path);
+	if (!*ret)
+		return -ENOMEM;
+	rq->path = *ret;
 	return 0;
 }
 
 int binaries_open(struct binaries *b, uint64_t key)
 {
+	_cleanup_free_ char *path = NULL;
 	struct open_request rq = {};
 	struct object *o;
 	struct stat st;
@@ -414,7 +420,9 @@ int binaries_open(struct binaries *b, uint64_t key)
 	pthread_mutex_lock(&b->lock);
 	o = find_key(b, key);
 	if (o)
-		r = o->fd >= 0 ? duplicate(b, o) : make_request(b, o, NULL, &rq);
+		r = o->fd >= 0 ? duplicate(b, o) : make_request(b, o, &rq);
+	if (o && o->fd < 0 && r >= 0)
+		r = add_path(o, &rq, &path);
 	if (!o || o->fd >= 0 || r < 0) {
 		pthread_mutex_unlock(&b->lock);
 		return r;
@@ -422,7 +430,6 @@ int binaries_open(struct binaries *b, uint64_t key)
 	pthread_mutex_unlock(&b->lock);
 
 	fd = open_with_deadline(b->opener, &rq, OPEN_TIMEOUT_NS, &st);
-	free(rq.path);
 
 	pthread_mutex_lock(&b->lock);
 	o = find_key(b, key); /* it may have gone meanwhile */
@@ -438,22 +445,20 @@ int binaries_open(struct binaries *b, uint64_t key)
 	return fd;
 }
 
-int binaries_open_debug_file(struct binaries *b, uint64_t key, const char *path)
+int binaries_open_debug_file(struct binaries *b, uint64_t key, const char *paths, size_t n,
+			     size_t *ret_which)
 {
 	struct open_request rq = {};
 	const struct object *o;
-	struct stat st;
 	int r;
 
 	pthread_mutex_lock(&b->lock);
 	o = find_key(b, key);
-	r = o ? make_request(b, o, path, &rq) : -ENOENT;
+	r = o ? make_request(b, o, &rq) : -ENOENT;
 	pthread_mutex_unlock(&b->lock);
-	if (r < 0)
-		return r;
-	r = open_with_deadline(b->opener, &rq, OPEN_TIMEOUT_NS, &st);
-	free(rq.path);
-	return r;
+	rq.path = paths;
+	rq.n_debug = n;
+	return r < 0 ? r : open_debug_with_deadline(b->opener, &rq, OPEN_TIMEOUT_NS, ret_which);
 }
 
 /* ---- seeing ---------------------------------------------------------------------------------------------- */

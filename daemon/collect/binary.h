@@ -83,10 +83,11 @@ void binaries_trim(struct binaries *b);
 /* A new descriptor, or -errno: -ENOENT for an unknown key. Any thread. */
 int binaries_open(struct binaries *b, uint64_t key);
 /*
- * What lies at the path as its processes see it, if whoever wrote that may speak for the binary. Whether it is the
- * binary's debug file at all the caller finds out.
+ * The first file at n paths (each behind the other's NUL), as its processes see them, whose author may speak for the
+ * binary. Whether it is the binary's debug file at all the caller finds out.
  */
-int binaries_open_debug_file(struct binaries *b, uint64_t key, const char *path);
+int binaries_open_debug_file(struct binaries *b, uint64_t key, const char *paths, size_t n,
+			     size_t *ret_which);
 
 struct binaries_stats {
 	uint64_t objects, fds, bytes, refused;

@@ -129,8 +129,10 @@ struct job {
 	bool done;
 	struct opener *opener;
 	struct open_request rq;
+	char *path; /* of rq */
 	int result;
 	struct stat st;
+	size_t which;
 };
 
 int opener_new(struct opener **ret)
@@ -194,7 +196,7 @@ static struct job *job_unref(struct job *j)
 		return NULL;
 	close_fd(j->result);
 	close_fd(j->rq.proc_fd);
-	free(j->rq.path);
+	free(j->path);
 	pthread_cond_destroy(&j->done_cond);
 	pthread_mutex_destroy(&j->lock);
 	free(j);
@@ -215,7 +217,7 @@ static int check(int fd, const struct stat *st, const struct open_request *rq)
 {
 	if (fd < 0)
 		return fd;
-	if (rq->debug ? may_debug(st, &rq->identity) : file_is(fd, st, &rq->identity))
+	if (rq->n_debug ? may_debug(st, &rq->identity) : file_is(fd, st, &rq->identity))
 		return fd;
 	close_fd(fd);
 	return -ESTALE;
@@ -240,7 +242,7 @@ static int try_process(const struct open_request *rq, uint32_t pid, bool mapped,
 static int open_anywhere(const struct open_request *rq, struct stat *ret)
 {
 	_cleanup_close_ int path_fd = -1;
-	int fd = try_process(rq, rq->pids[0], !rq->debug, ret);
+	int fd = try_process(rq, rq->pids[0], !rq->n_debug, ret);
 
 	if (fd < 0)
 		fd = try_process(rq, rq->pids[1], false, ret);
@@ -250,21 +252,49 @@ static int open_anywhere(const struct open_request *rq, struct stat *ret)
 	return path_fd < 0 ? negative_errno() : check(open_regular(path_fd, ret), ret, rq);
 }
 
+/* The first debug file that is there. */
+static int open_first(const struct open_request *rq, struct stat *ret, size_t *ret_which)
+{
+	struct open_request one = *rq;
+	int fd = -ENOENT;
+
+	for (size_t i = 0; fd < 0 && i < rq->n_debug; i++) {
+		fd = open_anywhere(&one, ret);
+		*ret_which = i;
+		one.path += strlen(one.path) + 1;
+	}
+	return fd;
+}
+
 static void *job_thread(void *arg)
 {
 	struct job *j = arg;
 	struct stat st = {};
-	int fd = j->rq.open ? j->rq.open(&j->rq, &st) : open_anywhere(&j->rq, &st);
+	size_t which = 0;
+	int fd = j->rq.open	 ? j->rq.open(&j->rq, &st)
+		 : j->rq.n_debug ? open_first(&j->rq, &st, &which)
+				 : open_anywhere(&j->rq, &st);
 
 	pthread_mutex_lock(&j->lock);
 	j->result = fd;
 	j->st = st;
+	j->which = which;
 	j->done = true;
 	pthread_cond_signal(&j->done_cond);
 	pthread_mutex_unlock(&j->lock);
 	leave(j->opener);
 	job_unref(j);
 	return NULL;
+}
+
+/* The length of all paths, NULs included. */
+static size_t paths_length(const struct open_request *rq)
+{
+	const char *p = rq->path;
+
+	for (size_t i = 0; i < MAX(rq->n_debug, (size_t)1); i++)
+		p += strlen(p) + 1;
+	return (size_t)(p - rq->path);
 }
 
 static int job_new(struct opener *o, const struct open_request *rq, struct job **ret)
@@ -279,7 +309,10 @@ static int job_new(struct opener *o, const struct open_request *rq, struct job *
 	j->opener = o;
 	j->result = -ETIMEDOUT;
 	j->rq = *rq;
-	j->rq.path = rq->path ? strdup(rq->path) : NULL;
+	j->path = rq->path ? malloc(paths_length(rq)) : NULL;
+	if (j->path)
+		memcpy(j->path, rq->path, paths_length(rq));
+	j->rq.path = j->path;
 	j->rq.proc_fd = fcntl(rq->proc_fd, F_DUPFD_CLOEXEC, 3);
 	if ((rq->path && !j->rq.path) || j->rq.proc_fd < 0) {
 		job_unref(j);
@@ -310,8 +343,8 @@ static int job_start(struct job *j)
 	return r;
 }
 
-int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
-		       struct stat *ret)
+static int run(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
+	       struct stat *ret, size_t *ret_which)
 {
 	_cleanup_(job_unref_p) struct job *j = NULL;
 	uint64_t until = mono_now_ns() + timeout_ns;
@@ -328,7 +361,24 @@ int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t
 	if (j->done) {
 		r = TAKE_FD(j->result);
 		*ret = j->st;
+		*ret_which = j->which;
 	}
 	pthread_mutex_unlock(&j->lock);
 	return r;
+}
+
+int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
+		       struct stat *ret)
+{
+	size_t which;
+
+	return run(o, rq, timeout_ns, ret, &which);
+}
+
+int open_debug_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
+			     size_t *ret_which)
+{
+	struct stat st;
+
+	return run(o, rq, timeout_ns, &st, ret_which);
 }

@@ -47,11 +47,12 @@ struct open_request {
 	int proc_fd;
 	uint32_t pids[2]; /* that mapped it, its parent; 0: none */
 	uint64_t start, end; /* of the mapping in pids[0] */
-	char *path; /* as they saw it; may be NULL */
+	const char *path; /* as they saw it; may be NULL */
 	struct file_identity identity;
 	/* How, if not as described below: as one who must reach nothing but its request. */
 	int (*open)(const struct open_request *rq, struct stat *ret);
-	bool debug; /* the path is not the file's but may be its debug file's */
+	/* Instead of the file, its debug file: the first that may be it, of so many paths, each behind the other's NUL. */
+	size_t n_debug;
 };
 
 /*
@@ -64,3 +65,6 @@ struct opener *opener_unref(struct opener *o);
 DEFINE_CLEANUP(struct opener *, opener_unref)
 int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
 		       struct stat *ret) _warn_unused_;
+/* The same; ret_which: the path that it was. */
+int open_debug_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
+			     size_t *ret_which) _warn_unused_;

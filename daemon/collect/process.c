@@ -611,9 +611,10 @@ int process_table_open_binary(struct process_table *t, uint64_t binary_key)
 					: binaries_open(t->binaries, binary_key);
 }
 
-int process_table_open_debug_file(struct process_table *t, uint64_t binary_key, const char *path)
+int process_table_open_debug_file(struct process_table *t, uint64_t binary_key, const char *paths,
+				  size_t n, size_t *ret_which)
 {
-	return binaries_open_debug_file(t->binaries, binary_key, path);
+	return binaries_open_debug_file(t->binaries, binary_key, paths, n, ret_which);
 }
 
 void process_table_on_ksymbol(struct process_table *t, ksymbol_fn fn, void *ctx)

@@ -49,7 +49,8 @@ struct binary_ref {
 
 /* A new descriptor (caller closes), or -errno. May be called from any thread. */
 int process_table_open_binary(struct process_table *t, uint64_t binary_key);
-int process_table_open_debug_file(struct process_table *t, uint64_t binary_key, const char *path);
+int process_table_open_debug_file(struct process_table *t, uint64_t binary_key, const char *paths,
+				  size_t n, size_t *ret_which);
 
 struct process_labels {
 	const char *comm; /* the leader's, now */

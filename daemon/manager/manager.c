@@ -191,11 +191,12 @@ static int open_binary(void *ctx, uint64_t key)
 	return m->recorder ? recorder_open_binary(m->recorder, key) : -ENODEV;
 }
 
-static int open_debug_file(void *ctx, uint64_t key, const char *path)
+static int open_debug_file(void *ctx, uint64_t key, const char *paths, size_t n, size_t *ret_which)
 {
 	struct manager *m = ctx;
 
-	return m->recorder ? recorder_open_debug_file(m->recorder, key, path) : -ENODEV;
+	return m->recorder ? recorder_open_debug_file(m->recorder, key, paths, n, ret_which)
+			   : -ENODEV;
 }
 
 static int start_symbolizer(struct manager *m)

@@ -345,9 +345,10 @@ int recorder_open_binary(struct recorder *r, uint64_t key)
 	return process_table_open_binary(r->processes, key);
 }
 
-int recorder_open_debug_file(struct recorder *r, uint64_t key, const char *path)
+int recorder_open_debug_file(struct recorder *r, uint64_t key, const char *paths, size_t n,
+			     size_t *ret_which)
 {
-	return process_table_open_debug_file(r->processes, key, path);
+	return process_table_open_debug_file(r->processes, key, paths, n, ret_which);
 }
 
 int recorder_quality(struct recorder *r, struct quality_row **ret, size_t *ret_n)

@@ -53,7 +53,8 @@ int recorder_replace(struct recorder *r, const struct recorder_options *o,
 int recorder_snapshot(struct recorder *r, uint64_t timeout_ns, struct filled *ret);
 /* See process_table_open_binary(). Any thread. */
 int recorder_open_binary(struct recorder *r, uint64_t key);
-int recorder_open_debug_file(struct recorder *r, uint64_t key, const char *path);
+int recorder_open_debug_file(struct recorder *r, uint64_t key, const char *paths, size_t n,
+			     size_t *ret_which);
 
 /* A burst. Ids are never reused. -EBUSY: max_bursts run already. */
 int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, size_t n_tgids,

@@ -17,23 +17,29 @@ static bool is_base_name(const char *s)
 	return *s && !strchr(s, '/') && !streq(s, ".") && !streq(s, "..");
 }
 
-bool debug_place(const struct debug_hints *h, const char *binary_path, unsigned place,
-		 char ret[static PATH_MAX])
+size_t debug_paths(const struct debug_hints *h, const char *binary_path,
+		   char ret[static DEBUG_PATHS_MAX])
 {
 	static const char *const patterns[] = { "%.*s/%s", "%.*s/.debug/%s", ROOT "%.*s/%s" };
 	const char *slash = strrchr(binary_path, '/');
-	int n;
+	size_t n = 0;
+	int len;
 
-	if (place == 0) {
-		if (!is_build_id(h->build_id))
-			return false;
-		n = snprintf(ret, PATH_MAX, ROOT "/.build-id/%.2s/%s.debug", h->build_id,
-			     h->build_id + 2);
-	} else {
-		if (binary_path[0] != '/' || !is_base_name(h->link))
-			return false;
-		n = snprintf(ret, PATH_MAX, patterns[place - 1], (int)(slash - binary_path),
-			     binary_path, h->link);
+	if (is_build_id(h->build_id)) {
+		len = snprintf(ret, PATH_MAX, ROOT "/.build-id/%.2s/%s.debug", h->build_id,
+			       h->build_id + 2);
+		ret += len + 1;
+		n++;
 	}
-	return n < PATH_MAX;
+	if (binary_path[0] != '/' || !is_base_name(h->link))
+		return n;
+	for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
+		len = snprintf(ret, PATH_MAX, patterns[i], (int)(slash - binary_path), binary_path,
+			       h->link);
+		if (len >= PATH_MAX)
+			continue;
+		ret += len + 1;
+		n++;
+	}
+	return n;
 }

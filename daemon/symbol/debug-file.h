@@ -16,7 +16,8 @@ struct debug_hints {
 };
 
 #define DEBUG_PLACES 4
+#define DEBUG_PATHS_MAX (DEBUG_PLACES * PATH_MAX)
 
-/* The path of place 0, 1, ...; false: these hints do not lead there. */
-bool debug_place(const struct debug_hints *h, const char *binary_path, unsigned place,
-		 char ret[static PATH_MAX]);
+/* Writes the paths that the hints lead to, each with its NUL, in the order of preference. Returns how many. */
+size_t debug_paths(const struct debug_hints *h, const char *binary_path,
+		   char ret[static DEBUG_PATHS_MAX]);

@@ -34,8 +34,9 @@
 #define EXTENSIONS_MAX 7 /* of a request's time, for a helper that gets no CPU */
 /* Then it is looked for again, whether a debug file was found or not. */
 #define DEBUG_FILE_NS (600 * NSEC_PER_SEC)
-#define WANTS_DEBUG_FILE \
-	1 /* nothing was taken from the answer: it would be better with a debug file */
+/* The answer would be better with a debug file: it was taken with reservation. */
+#define WANTS_DEBUG_FILE 1
+#define RESERVED (1U << 31) /* in the cache, the kind of an answer that was */
 #define UNFINISHED 2 /* nothing was in the answer: the map is being read */
 /* Readings of a map in one call: together some hundred megabytes. */
 #define READINGS_MAX 8
@@ -312,6 +313,7 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 {
 	const struct pending *p = &s->pending;
 	char name[SYMBOL_NAME_MAX], system_name[SYMBOL_NAME_MAX];
+	bool wants = false;
 
 	s->counters.map_lines_skipped += m->lines_skipped;
 	s->counters.map_entries_dropped += m->entries_dropped;
@@ -319,8 +321,7 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
 		if (m->n_symbols != p->n)
 			return -EBADMSG;
-		if (m->wants_debug_file && !p->settled)
-			return take_hints(s, m);
+		wants = m->wants_debug_file && !p->settled;
 		break;
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_UNFINISHED:
 		return UNFINISHED;
@@ -336,12 +337,13 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 	for (size_t i = 0; i < p->n; i++) {
 		struct answer_key key = key_of(&p->binary, p->kind, p->offsets[i], p->turn);
 
+		key.kind |= wants ? RESERVED : 0;
 		take_symbol(p, m, i, name, system_name);
 		/* Without memory the frame stays unnamed and is asked for again. */
 		(void)answers_put(&s->answers, &key, name, system_name);
 	}
 	s->counters.cache_bytes = answers_bytes(&s->answers);
-	return 0;
+	return wants ? take_hints(s, m) : 0;
 }
 
 /*
@@ -550,36 +552,51 @@ static void collect(struct naming *n)
 		qsort(n->items, n->n, sizeof(*n->items), compare_items);
 }
 
-/*
- * The binary's file, or with a path what may be its debug file: a regular file opened for reading, or -errno. The
- * lock is not held meanwhile.
- */
-static int open_file(struct naming *n, uint32_t binary, const char *debug_path)
+/* A regular file that was opened for reading, or -errno. */
+static int only_regular(int fd)
 {
-	const struct symbolizer_options *o = &n->s->options;
-	struct symbolizer *s = n->s;
 	struct stat st;
+
+	if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
+		return fd;
+	close_fd(fd);
+	return -EINVAL;
+}
+
+/* The lock is not held meanwhile. */
+static int open_binary(struct naming *n, uint32_t binary)
+{
+	struct symbolizer *s = n->s;
 	int fd;
 
-	if (n->dict->binaries[binary].kind == BINARY_VDSO && !debug_path) {
+	if (n->dict->binaries[binary].kind == BINARY_VDSO) {
 		if (s->vdso_fd < 0)
 			s->vdso_fd = vdso_open();
 		return s->vdso_fd < 0 ? s->vdso_fd : fcntl(s->vdso_fd, F_DUPFD_CLOEXEC, 3);
 	}
-	if (binary >= n->n_keys || !n->keys[binary] ||
-	    !(debug_path ? o->open_debug_file != NULL : o->open_binary != NULL))
+	if (binary >= n->n_keys || !n->keys[binary] || !s->options.open_binary)
 		return -ENOENT;
 	pthread_mutex_unlock(&s->lock);
-	fd = debug_path ? o->open_debug_file(o->open_ctx, n->keys[binary], debug_path)
-			: o->open_binary(o->open_ctx, n->keys[binary]);
+	fd = s->options.open_binary(s->options.open_ctx, n->keys[binary]);
 	pthread_mutex_lock(&s->lock);
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-		close_fd(fd);
-		return -EINVAL;
-	}
-	return fd;
+	return only_regular(fd);
+}
+
+static int open_debug_file(struct naming *n, uint32_t binary, const char *paths, size_t n_paths,
+			   size_t *ret_which)
+{
+	struct symbolizer *s = n->s;
+	int fd;
+
+	if (mono_now_ns() >= n->deadline)
+		return -ETIMEDOUT;
+	if (!n_paths || binary >= n->n_keys || !n->keys[binary] || !s->options.open_debug_file)
+		return -ENOENT;
+	pthread_mutex_unlock(&s->lock);
+	fd = s->options.open_debug_file(s->options.open_ctx, n->keys[binary], paths, n_paths,
+					ret_which);
+	pthread_mutex_lock(&s->lock);
+	return only_regular(fd);
 }
 
 /* The first of items[0..n_items), with as many distinct offsets as go into a request. */
@@ -634,47 +651,67 @@ static bool is_same_file(int a, int b)
 	       (x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
-/* Asks with what lies at the path, if anything does. WANTS_DEBUG_FILE: it is not the one. */
-static int ask_with(struct naming *n, const struct batch *b, const char *path, bool settled)
+/* Nothing better came: what was taken with reservation holds. */
+static int accept(struct naming *n, const struct batch *b)
 {
-	_cleanup_close_ int fd = mono_now_ns() < n->deadline
-					 ? open_file(n, b->items[0].binary, path)
-					 : -ETIMEDOUT;
+	char name[SYMBOL_NAME_MAX], system_name[SYMBOL_NAME_MAX];
 
-	if (fd < 0)
-		return mono_now_ns() < n->deadline ? WANTS_DEBUG_FILE : -ETIMEDOUT;
-	return is_same_file(fd, b->fd) ? WANTS_DEBUG_FILE : ask(n, b, fd, settled);
+	for (size_t i = 0; i < b->n; i++) {
+		struct answer_key key = key_of(&b->identity, b->items[0].kind, b->offsets[i], 0);
+		const char *known, *system;
+
+		key.kind |= RESERVED;
+		if (!answers_get(&n->s->answers, &key, &known, &system))
+			continue;
+		snprintf(name, sizeof(name), "%s", known);
+		snprintf(system_name, sizeof(system_name), "%s", system);
+		key.kind &= ~RESERVED;
+		(void)answers_put(&n->s->answers, &key, name, system_name);
+	}
+	return 0;
 }
 
-/* Tries the places where the debug file may lie, and remembers which one it was, or that it was none. */
+/* Tries what lies where the debug file may be, and remembers which one it was, or that it was none. */
 static int search_debug_file(struct naming *n, const struct batch *b)
 {
 	const struct binary *binary = &n->dict->binaries[b->items[0].binary];
 	const struct debug_hints hints = n->s->hints;
 	struct answer_key key = debug_file_key(&b->identity);
-	char path[PATH_MAX];
+	char paths[DEBUG_PATHS_MAX], *p = paths;
+	size_t left = debug_paths(&hints, dict_str(n->dict, binary->path), paths);
 
-	for (unsigned i = 0; i < DEBUG_PLACES; i++) {
+	for (;;) {
+		_cleanup_close_ int fd = -1;
+		size_t which = 0;
 		int r;
 
-		if (!debug_place(&hints, dict_str(n->dict, binary->path), i, path))
-			continue;
-		r = ask_with(n, b, path, false);
-		if (r >= 0 && r != WANTS_DEBUG_FILE)
-			(void)answers_put(&n->s->answers, &key, path, "");
+		fd = open_debug_file(n, b->items[0].binary, p, left, &which);
+		if (fd < 0)
+			break;
+		for (size_t i = 0; i < which; i++)
+			p += strlen(p) + 1;
+		r = is_same_file(fd, b->fd) ? WANTS_DEBUG_FILE : ask(n, b, fd, false);
+		if (r == 0)
+			(void)answers_put(&n->s->answers, &key, p, "");
 		if (r != WANTS_DEBUG_FILE)
 			return r;
+		p += strlen(p) + 1;
+		left -= which + 1;
 	}
+	if (mono_now_ns() >= n->deadline)
+		return -ETIMEDOUT;
 	(void)answers_put(&n->s->answers, &key, "", "");
-	return ask(n, b, -1, true);
+	return accept(n, b);
 }
 
 /* Asks with the binary's debug file, which is looked for when nobody did so lately. */
 static int ask_best(struct naming *n, const struct batch *b)
 {
 	struct answer_key key = debug_file_key(&b->identity);
+	_cleanup_close_ int fd = -1;
 	const char *known, *unused;
 	char path[PATH_MAX];
+	size_t which;
 	int r;
 
 	if (!answers_get(&n->s->answers, &key, &known, &unused)) {
@@ -683,8 +720,9 @@ static int ask_best(struct naming *n, const struct batch *b)
 	}
 	/* The cache may move while the lock is not held. */
 	snprintf(path, sizeof(path), "%s", known);
-	r = *path ? ask_with(n, b, path, true) : WANTS_DEBUG_FILE;
-	return r == WANTS_DEBUG_FILE ? ask(n, b, -1, true) : r;
+	if (*path)
+		fd = open_debug_file(n, b->items[0].binary, path, 1, &which);
+	return ask(n, b, fd, true);
 }
 
 /* Maps come last: one that is large, or is written without end, costs no binary its names. */
@@ -710,8 +748,7 @@ static int name_batch(struct naming *n, struct batch *b)
 {
 	int r;
 
-	b->fd = r = mono_now_ns() < n->deadline ? open_file(n, b->items[0].binary, NULL)
-						: -ETIMEDOUT;
+	b->fd = r = mono_now_ns() < n->deadline ? open_binary(n, b->items[0].binary) : -ETIMEDOUT;
 	if (r >= 0)
 		r = b->items[0].kind == KIND_JIT ? ask_map(n, b) : ask_best(n, b);
 	b->fd = close_fd(b->fd);

@@ -14,8 +14,9 @@
 struct symbolizer_options {
 	/* Opens the binary behind (key): a new descriptor or -errno. Called without locks held. */
 	int (*open_binary)(void *ctx, uint64_t key);
-	/* The same for a path, as the binary's process sees it, that may be its debug file; may be NULL. */
-	int (*open_debug_file)(void *ctx, uint64_t key, const char *path);
+	/* Of n paths, as the binary's process sees them, the first with what may be its debug file; may be NULL. */
+	int (*open_debug_file)(void *ctx, uint64_t key, const char *paths, size_t n,
+			       size_t *ret_which);
 	void *open_ctx;
 	uint64_t cache_bytes; /* answers kept: 8 MiB */
 	uint64_t reply_timeout_ns; /* per request before the helper is killed: 5 s */

@@ -197,30 +197,32 @@ static void hostile_links(void **state)
 	expect_link("linked", "abc");
 }
 
+static void expect_paths(const struct debug_hints *h, const char *binary, const char *expected)
+{
+	char paths[DEBUG_PATHS_MAX], text[DEBUG_PATHS_MAX + DEBUG_PLACES] = "";
+	const char *p = paths;
+
+	for (size_t n = debug_paths(h, binary, paths); n > 0; n--, p += strlen(p) + 1) {
+		strcat(text, p);
+		strcat(text, " ");
+	}
+	assert_string_equal(text, expected);
+}
+
 static void places(void **state)
 {
-	static const char *const paths[DEBUG_PLACES] = { "/usr/lib/debug/.build-id/12/34ab.debug",
-							 "/opt/app/bin/a.dbg",
-							 "/opt/app/bin/.debug/a.dbg",
-							 "/usr/lib/debug/opt/app/bin/a.dbg" };
 	static const struct debug_hints hostile[] = {
 		{ "12/4ab", "" }, { "1", "" }, { "12AB", "" }, { "", "a/b" },
 		{ "", ".." },	  { "", "." }, { "", "" },
 	};
-	struct debug_hints h = { "1234ab", "a.dbg" };
-	char path[PATH_MAX];
 
-	for (unsigned i = 0; i < DEBUG_PLACES; i++) {
-		assert_true(debug_place(&h, "/opt/app/bin/a", i, path));
-		assert_string_equal(path, paths[i]);
-	}
-	assert_true(debug_place(&h, "/a", 1, path));
-	assert_string_equal(path, "/a.dbg");
-	for (unsigned i = 1; i < DEBUG_PLACES; i++)
-		assert_false(debug_place(&h, "memfd:x", i, path));
-	for (size_t k = 0; k < ARRAY_SIZE(hostile); k++)
-		for (unsigned i = 0; i < DEBUG_PLACES; i++)
-			assert_false(debug_place(&hostile[k], "/opt/a", i, path));
+	expect_paths(&(struct debug_hints){ "1234ab", "a.dbg" }, "/opt/app/bin/a",
+		     "/usr/lib/debug/.build-id/12/34ab.debug /opt/app/bin/a.dbg "
+		     "/opt/app/bin/.debug/a.dbg /usr/lib/debug/opt/app/bin/a.dbg ");
+	expect_paths(&(struct debug_hints){ "", "b" }, "/a", "/b /.debug/b /usr/lib/debug/b ");
+	expect_paths(&(struct debug_hints){ "", "b" }, "memfd:x", "");
+	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++)
+		expect_paths(&hostile[i], "/opt/a", "");
 }
 
 int main(void)

@@ -271,15 +271,21 @@ static void test_deadline_met(void **state)
 	assert_true(ask(o, NULL, &id, NSEC_PER_SEC) < 0);
 }
 
+static int ask_debug(struct opener *o, const char *paths, size_t n, size_t *ret_which)
+{
+	struct open_request rq = { .proc_fd = proc_fd,
+				   .path = paths,
+				   .identity = { .ino = 1, .author = 1000 },
+				   .n_debug = n };
+	int fd = open_debug_with_deadline(o, &rq, NSEC_PER_SEC, ret_which);
+
+	close_fd(fd);
+	return MIN(fd, 0);
+}
+
 /* A debug file is not the file; it is its author who counts. */
 static void test_debug_file(void **state)
 {
-	_cleanup_(opener_unref_p) struct opener *o = NULL;
-	char path[128];
-	struct open_request rq = { .proc_fd = proc_fd,
-				   .path = path,
-				   .identity = { .ino = 1, .author = 1000 },
-				   .debug = true };
 	static const struct {
 		uid_t owner;
 		mode_t mode;
@@ -290,24 +296,30 @@ static void test_debug_file(void **state)
 		{ 1001, 0644, -ESTALE },
 		{ 0, 0666, -ESTALE },
 	};
-	struct stat st;
+	_cleanup_(opener_unref_p) struct opener *o = NULL;
+	char paths[256], *path;
+	size_t which;
+	int n;
 
 	assert_int_equal(opener_new(&o), 0);
 	put("debug", "x", 1);
-	snprintf(path, sizeof(path), "%s/debug", dir);
+	n = snprintf(paths, sizeof(paths), "%s/absent", dir) + 1;
+	path = paths + n;
+	n += snprintf(path, sizeof(paths) - (size_t)n, "%s/debug", dir) + 1;
+	snprintf(paths + n, sizeof(paths) - (size_t)n, "%s/program", dir);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		int fd;
-
 		if (chown(path, cases[i].owner, cases[i].owner) < 0)
 			skip();
 		assert_int_equal(chmod(path, cases[i].mode), 0);
-		fd = open_with_deadline(o, &rq, NSEC_PER_SEC, &st);
-		close_fd(fd);
-		assert_int_equal(MIN(fd, 0), cases[i].result);
+		assert_int_equal(ask_debug(o, paths, 2, &which), cases[i].result);
+		assert_int_equal(which, 1);
 	}
+	/* The first that may be it. */
+	assert_int_equal(ask_debug(o, paths, 3, &which), 0);
+	assert_int_equal(which, 2);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkfifo(path, 0644), 0);
-	assert_int_equal(open_with_deadline(o, &rq, NSEC_PER_SEC, &st), -EMEDIUMTYPE);
+	assert_int_equal(ask_debug(o, paths, 2, &which), -EMEDIUMTYPE);
 }
 
 /* A FUSE filesystem whose server has fallen asleep. Returns its descriptor: closing it wakes all who wait. */
