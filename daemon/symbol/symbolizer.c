@@ -22,15 +22,12 @@
 #include "symbol/jit.h"
 #include "helper/process.h"
 #include "helper/limits.h"
+#include "symbol/poison.h"
 #include "symbol/symbolizer.h"
 #include "symbol/vdso.h"
 #include "sysprofd/v1/helper.pb-c.h"
 
 #define LOCK_NAMED 2 /* in lock.flags */
-#define STRIKES_OUT 2 /* failures that poison a binary */
-#define STRIKES_MAX \
-	1024 /* binaries that failed and are remembered; the oldest is forgotten first */
-#define POISON_NS (3600 * NSEC_PER_SEC) /* then a binary is given another try */
 #define EXTENSIONS_MAX 7 /* of a request's time, for a helper that gets no CPU */
 /* Then it is looked for again, whether a debug file was found or not. */
 #define DEBUG_FILE_NS (600 * NSEC_PER_SEC)
@@ -47,16 +44,6 @@ enum kind {
 	KIND_JIT = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_PERF_MAP,
 	/* In the cache only: the path of a binary's debug file, "" when it has none. */
 	KIND_DEBUG_FILE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE,
-};
-
-struct identity {
-	uint64_t hash[2];
-};
-
-struct strike {
-	struct identity binary;
-	unsigned n;
-	uint64_t mono_ns; /* of the latest */
 };
 
 /* The request under way. */
@@ -77,7 +64,7 @@ struct pending {
 };
 
 struct counters {
-	atomic_uint_fast64_t requests, named, unnamed, crashes, timeouts, poisoned, cache_bytes;
+	atomic_uint_fast64_t requests, named, unnamed, crashes, timeouts, cache_bytes;
 	atomic_uint_fast64_t map_lines_skipped, map_entries_dropped;
 	atomic_int helper_pid;
 };
@@ -88,8 +75,7 @@ struct symbolizer {
 	struct helper_process helper;
 	struct answers answers;
 	struct pending pending;
-	struct strike strikes[STRIKES_MAX];
-	size_t n_strikes, next_strike;
+	struct poison poison;
 	uint32_t turn; /* counts calls */
 	uint64_t last_id, seed; /* of hashes: strangers choose build-ids */
 	int vdso_fd;
@@ -172,7 +158,7 @@ void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret)
 		.unnamed = atomic_load(&c->unnamed),
 		.crashes = atomic_load(&c->crashes),
 		.timeouts = atomic_load(&c->timeouts),
-		.poisoned = atomic_load(&c->poisoned),
+		.poisoned = atomic_load(&s->poison.poisoned),
 		.map_lines_skipped = atomic_load(&c->map_lines_skipped),
 		.map_entries_dropped = atomic_load(&c->map_entries_dropped),
 		.cache_bytes = atomic_load(&c->cache_bytes),
@@ -180,7 +166,7 @@ void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret)
 	};
 }
 
-/* ---- identity and poison ----------------------------------------------------------------------- */
+/* ---- identity --------------------------------------------------------------------------------- */
 
 /* Of what the dictionary takes for one binary: others must not have their names from it. */
 static struct identity identify(const struct naming *n, uint32_t binary)
@@ -204,52 +190,6 @@ static struct identity identify(const struct naming *n, uint32_t binary)
 	return (struct identity){ { h.low64, h.high64 } };
 }
 
-static bool same(const struct identity *a, const struct identity *b)
-{
-	return a->hash[0] == b->hash[0] && a->hash[1] == b->hash[1];
-}
-
-static struct strike *find_strike(struct symbolizer *s, const struct identity *binary)
-{
-	for (size_t i = 0; i < s->n_strikes; i++)
-		if (same(&s->strikes[i].binary, binary))
-			return &s->strikes[i];
-	return NULL;
-}
-
-static bool is_poisoned(struct symbolizer *s, const struct identity *binary)
-{
-	struct strike *k = find_strike(s, binary);
-
-	if (!k || k->n < STRIKES_OUT)
-		return false;
-	if (mono_now_ns() - k->mono_ns < POISON_NS)
-		return true;
-	k->n = 0;
-	s->counters.poisoned--;
-	return false;
-}
-
-static void strike(struct symbolizer *s, const struct identity *binary)
-{
-	struct strike *k = find_strike(s, binary);
-
-	if (!k) {
-		if (s->n_strikes < STRIKES_MAX) {
-			k = &s->strikes[s->n_strikes++];
-		} else {
-			k = &s->strikes[s->next_strike];
-			s->next_strike = (s->next_strike + 1) % STRIKES_MAX;
-			if (k->n >= STRIKES_OUT)
-				s->counters.poisoned--;
-		}
-		*k = (struct strike){ .binary = *binary };
-	}
-	k->mono_ns = mono_now_ns();
-	if (++k->n == STRIKES_OUT)
-		s->counters.poisoned++;
-}
-
 /* ---- the helper -------------------------------------------------------------------------------- */
 
 /* What a map says of an address holds for the call that asked. */
@@ -269,7 +209,7 @@ static struct answer_key key_of(const struct identity *binary, enum kind kind, u
 static void helper_failed(struct symbolizer *s)
 {
 	if (s->pending.active)
-		strike(s, &s->pending.binary);
+		poison_strike(&s->poison, &s->pending.binary);
 	s->pending.active = false;
 	helper_process_failed(&s->helper);
 	s->counters.helper_pid = 0;
@@ -401,7 +341,7 @@ static int settle(struct symbolizer *s, uint64_t deadline)
 		return -EIO;
 	}
 	if (r < 0)
-		strike(s, &s->pending.binary);
+		poison_strike(&s->poison, &s->pending.binary);
 	s->pending.active = false;
 	helper_process_answered(&s->helper);
 	return r;
@@ -768,7 +708,7 @@ static void name_group(struct naming *n, const struct item *items, size_t n_item
 
 	for (size_t i = 0; i < n_items; i += b.n_items) {
 		fill(&b, items + i, n_items - i);
-		if (is_poisoned(n->s, &b.identity))
+		if (is_poisoned(&n->s->poison, &b.identity))
 			r = name_as_nothing(n, &b);
 		else if (r < 0)
 			/* Not again in this call: it may be what kills the helper. */
