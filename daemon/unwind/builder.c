@@ -350,14 +350,45 @@ static int end_rows(struct table_builder *b)
 	return r;
 }
 
-static void fill_index(const struct table_builder *b, struct unwind_index *first, uint32_t n_low)
+#define LOW_PAGES (1U << UNWIND_INDEX_BITS) /* of an index of leaves */
+
+static bool has_leaves(const struct table_builder *b, size_t low)
 {
-	for (size_t i = 0; i < b->n_pages; i++)
-		first[i >> UNWIND_INDEX_BITS].entry[i & ((1U << UNWIND_INDEX_BITS) - 1)] =
-			b->leaf_of[i];
-	if (n_low > 1)
-		for (uint32_t i = 0; i < n_low; i++)
-			first[n_low].entry[i] = (uint32_t)b->n_leaves + 1 + i;
+	for (size_t i = low * LOW_PAGES; i < MIN((low + 1) * LOW_PAGES, b->n_pages); i++)
+		if (b->leaf_of[i])
+			return true;
+	return false;
+}
+
+/*
+ * How many index nodes: one, or where the code, with rows or without, is larger than that covers, one for each part
+ * that has leaves, and the root.
+ */
+static uint32_t count_index(const struct table_builder *b)
+{
+	uint32_t n = 1;
+
+	if (code_end(b) <= (uint64_t)LOW_PAGES << UNWIND_PAGE_BITS)
+		return 1;
+	for (size_t low = 0; low * LOW_PAGES < b->n_pages; low++)
+		n += has_leaves(b, low);
+	return n;
+}
+
+/* The root is the last one. */
+static void fill_index(const struct table_builder *b, struct unwind_index *nodes, uint32_t n)
+{
+	uint32_t at = 0;
+
+	for (size_t low = 0; low * LOW_PAGES < b->n_pages; low++) {
+		if (!has_leaves(b, low))
+			continue;
+		for (size_t i = low * LOW_PAGES; i < MIN((low + 1) * LOW_PAGES, b->n_pages); i++)
+			nodes[at].entry[i % LOW_PAGES] = b->leaf_of[i];
+		if (n > 1)
+			nodes[n - 1].entry[low] = (uint32_t)b->n_leaves + 1 + at;
+		at++;
+	}
 }
 
 static void fill_header(const struct table_builder *b, struct table *t, uint64_t bytes,
@@ -383,8 +414,8 @@ static void fill_header(const struct table_builder *b, struct table *t, uint64_t
 
 int table_finish(struct table_builder *b, struct table **ret)
 {
-	uint32_t n_low, n_index;
 	uint64_t bytes, nodes;
+	uint32_t n_index;
 	char *p;
 	int r;
 
@@ -395,8 +426,7 @@ int table_finish(struct table_builder *b, struct table **ret)
 		return r;
 	if (!b->n_leaves)
 		return -ENODATA;
-	n_low = (uint32_t)((b->n_pages + (1U << UNWIND_INDEX_BITS) - 1) >> UNWIND_INDEX_BITS);
-	n_index = n_low > 1 ? n_low + 1 : 1;
+	n_index = count_index(b);
 	bytes = table_layout(b->n_segments, b->n_rules, b->n_leaves + n_index, &nodes);
 	if (bytes > TABLE_BYTES_MAX)
 		return -EFBIG;
@@ -408,7 +438,7 @@ int table_finish(struct table_builder *b, struct table **ret)
 	memset(p, 0, nodes);
 	memset(p + nodes + b->n_leaves * UNWIND_NODE_SIZE, 0, n_index * UNWIND_NODE_SIZE);
 	fill_header(b, (struct table *)p, bytes, n_index);
-	fill_index(b, (struct unwind_index *)(p + nodes + b->n_leaves * UNWIND_NODE_SIZE), n_low);
+	fill_index(b, (struct unwind_index *)(p + nodes + b->n_leaves * UNWIND_NODE_SIZE), n_index);
 	((struct table *)p)->checksum = table_sum((struct table *)p);
 	*ret = (struct table *)p;
 	return 0;

@@ -67,6 +67,13 @@ static bool segments_right(const struct table *t)
 	return true;
 }
 
+static uint64_t code_end(const struct table *t)
+{
+	const struct table_segment *s = &table_segments(t)[t->n_segments - 1];
+
+	return s->pc + s->size;
+}
+
 static bool rules_right(const struct table *t)
 {
 	static const struct unwind_rule none;
@@ -157,8 +164,10 @@ static bool index_right(const struct table *t)
 	if (!is_index(t, root))
 		return false;
 	x = table_node(t, root);
+	/* The walker does not compare: what lies beyond an index would be looked up in it all the same. */
 	if (!(t->root & UNWIND_ROOT_DEEP))
-		return entries_right(t, x, 0);
+		return code_end(t) <= ARRAY_SIZE(x->entry) << UNWIND_PAGE_BITS &&
+		       entries_right(t, x, 0);
 	for (uint32_t i = 0; i < ARRAY_SIZE(x->entry); i++) {
 		if (!x->entry[i])
 			continue;
