@@ -96,6 +96,9 @@ enum { TRACK_FP, TRACK_RA, TRACK_SP, TRACK_N };
 
 struct cfi_state {
 	struct cfa cfa;
+	/* What was last said of register and offset: an expression changes only the rule, not these. */
+	uint64_t reg;
+	int64_t off;
 	struct where where[TRACK_N];
 };
 

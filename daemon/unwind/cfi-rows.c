@@ -272,6 +272,9 @@ static void set_cfa_offset(struct run *x, int64_t off)
 {
 	struct unwind_rule *rule = &x->rule;
 
+	x->state.off = off;
+	if (x->state.cfa.kind != CFA_REGISTER)
+		return;
 	x->state.cfa.off = off;
 	if (!x->changed && off == (int32_t)off && rule->cfa >= UNWIND_SP &&
 	    rule->cfa <= UNWIND_REG && x->state.where[TRACK_FP].kind != WHERE_AT_REGISTER &&
@@ -281,39 +284,41 @@ static void set_cfa_offset(struct run *x, int64_t off)
 		x->changed = true;
 }
 
-static int run_cfa(struct run *x, uint8_t op, struct cursor *c)
+static void set_cfa_register(struct run *x, uint64_t reg)
 {
-	struct cfa *cfa = &x->state.cfa;
-	uint64_t reg;
+	x->state.reg = reg;
+	x->state.cfa = (struct cfa){ .kind = CFA_REGISTER, .reg = reg, .off = x->state.off };
+	x->changed = true;
+}
 
-	if (op == DW_CFA_def_cfa_expression) {
-		*cfa = cfa_of_expression(x->cie->machine, take_block(c));
-		x->changed = true;
-		return 0;
-	}
-	if (op == DW_CFA_def_cfa || op == DW_CFA_def_cfa_sf) {
-		reg = take_uleb(c);
-		*cfa = (struct cfa){
-			.kind = CFA_REGISTER,
-			.reg = reg,
-			.off = op == DW_CFA_def_cfa ? (int64_t)take_uleb(c)
-						    : factored(x, take_sleb(c)),
-		};
-		x->changed = true;
-		return 0;
-	}
-	/* Only a register and an offset can be changed one by one. */
-	if (cfa->kind != CFA_REGISTER)
-		return -EBADMSG;
-	if (op == DW_CFA_def_cfa_offset) {
+/*
+ * After an expression, a register alone takes the offset from before it, as in libgcc's unwinder: vectorised code of
+ * libgcrypt relies on that. An offset alone leaves the expression in force.
+ */
+static void run_cfa(struct run *x, uint8_t op, struct cursor *c)
+{
+	switch (op) {
+	case DW_CFA_def_cfa:
+		set_cfa_register(x, take_uleb(c));
 		set_cfa_offset(x, (int64_t)take_uleb(c));
-	} else if (op == DW_CFA_def_cfa_offset_sf) {
+		break;
+	case DW_CFA_def_cfa_sf:
+		set_cfa_register(x, take_uleb(c));
 		set_cfa_offset(x, factored(x, take_sleb(c)));
-	} else {
-		cfa->reg = take_uleb(c);
+		break;
+	case DW_CFA_def_cfa_register:
+		set_cfa_register(x, take_uleb(c));
+		break;
+	case DW_CFA_def_cfa_offset:
+		set_cfa_offset(x, (int64_t)take_uleb(c));
+		break;
+	case DW_CFA_def_cfa_offset_sf:
+		set_cfa_offset(x, factored(x, take_sleb(c)));
+		break;
+	default:
+		x->state.cfa = cfa_of_expression(x->cie->machine, take_block(c));
 		x->changed = true;
 	}
-	return 0;
 }
 
 static int run_register(struct run *x, uint8_t op, struct cursor *c)
@@ -402,7 +407,8 @@ static int run_extended(struct run *x, uint8_t op, struct cursor *c)
 	case DW_CFA_def_cfa_offset:
 	case DW_CFA_def_cfa_offset_sf:
 	case DW_CFA_def_cfa_expression:
-		return run_cfa(x, op, c);
+		run_cfa(x, op, c);
+		return 0;
 	case CFA_GNU_ARGS_SIZE:
 		take_uleb(c);
 		return 0;

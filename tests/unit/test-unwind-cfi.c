@@ -272,8 +272,12 @@ static void cfa(void **state)
 	EXPECT("0:sp-8", DW_CFA_def_cfa_offset_sf, 1);
 	EXPECT("0:fp+24", DW_CFA_def_cfa_sf, 6, 0x7d);
 	EXPECT("0:sp+8", 0x2e, 16); /* the size of arguments */
-	EXPECT_DAMAGED(DW_CFA_def_cfa_expression, 2, DW_OP_breg7, 8, DW_CFA_def_cfa_expression, 3,
-		       DW_OP_breg6, 8, DW_OP_deref, DW_CFA_def_cfa_offset, 16);
+	/* As libgcc has it: an expression leaves register and offset as they are. */
+	EXPECT("0:*(sp+40)+56 1:sp+8 2:sp+48", DW_CFA_def_cfa_expression, 5, DW_OP_breg7, 40,
+	       DW_OP_deref, DW_OP_plus_uconst, 56, ADVANCE(1), DW_CFA_def_cfa_register, 7,
+	       ADVANCE(1), DW_CFA_def_cfa_offset, 48);
+	EXPECT("0:*(fp+8)+0 1:fp+16", DW_CFA_def_cfa_expression, 3, DW_OP_breg6, 8, DW_OP_deref,
+	       DW_CFA_def_cfa_offset, 16, ADVANCE(1), DW_CFA_def_cfa_register, 6);
 }
 
 static void registers(void **state)
@@ -576,10 +580,11 @@ static void arm64(void **state)
 		  ADVANCE(1), DW_CFA_restore_state));
 	put_fde(&x, cie, CODE + 0x200, SIZE,
 		B(DW_CFA_undefined, 30, ADVANCE(1), DW_CFA_register, 30, 9));
-	assert_string_equal(say_frames(x.b, x.n, EM_AARCH64, false),
-			    "401000-401100 0:sp+0 ra=same 4:sp+0 ra=same 8:sp+32 fp=cfa-32 ra=cfa-24 "
-			    "c:fp+32 fp=cfa-32 ra=cfa-24 1c:sp+0 ra=same "
-			    "20:fp+32 fp=cfa-32 ra=cfa-24\n401200-401300 0:end 4:unsupported");
+	assert_string_equal(
+		say_frames(x.b, x.n, EM_AARCH64, false),
+		"401000-401100 0:sp+0 ra=same 4:sp+0 ra=same 8:sp+32 fp=cfa-32 ra=cfa-24 "
+		"c:fp+32 fp=cfa-32 ra=cfa-24 1c:sp+0 ra=same "
+		"20:fp+32 fp=cfa-32 ra=cfa-24\n401200-401300 0:end 4:unsupported");
 }
 
 /* ---- .eh_frame_hdr ----------------------------------------------------------------------------- */
