@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "unwind/image.h"
 #include "unwind/reader.h"
+#include "unwind/table.h"
 
 /* Not in each version of elf.h. */
 #define COMPRESS_ZLIB 1
@@ -171,15 +172,40 @@ static int by_vaddr(const void *a, const void *b)
 	return p->vaddr < q->vaddr ? -1 : p->vaddr > q->vaddr;
 }
 
+static uint64_t code_end(const struct image_part *parts, size_t n, const struct image_part *load)
+{
+	uint64_t end = load->vaddr;
+
+	for (size_t i = 0; i < n; i++)
+		if (parts[i].vaddr >= load->vaddr && parts[i].vaddr - load->vaddr < load->size)
+			end = MAX(end,
+				  MIN(parts[i].vaddr + parts[i].size, load->vaddr + load->size));
+	return end;
+}
+
+/* Of segments that are too large for a table: constants may share them with code, and be many times as large. */
+static void trim_loads(struct image *m)
+{
+	for (size_t i = 0; i < m->n_loads; i++) {
+		struct image_part *p = &m->loads[i].part;
+		uint64_t end = MAX(code_end(m->code, m->n_code, p),
+				   code_end(m->linkage, m->n_linkage, p));
+
+		if (m->loads[i].executable && p->size > UNWIND_TABLE_BYTES && end > p->vaddr)
+			p->size = end - p->vaddr;
+	}
+}
+
 static void sort_code(struct image *m)
 {
 	/* So many that some were left out are as good as none. */
 	if (m->n_code == IMAGE_CODE_MAX)
 		m->n_code = 0;
-	if (!m->n_code)
-		for (size_t i = 0; i < m->n_loads; i++)
-			if (m->loads[i].executable)
-				add_code(m, m->loads[i].part);
+	if (m->n_code)
+		trim_loads(m);
+	for (size_t i = 0; !m->n_code && i < m->n_loads; i++)
+		if (m->loads[i].executable)
+			add_code(m, m->loads[i].part);
 	qsort(m->code, m->n_code, sizeof(m->code[0]), by_vaddr);
 	qsort(m->linkage, m->n_linkage, sizeof(m->linkage[0]), by_vaddr);
 }

@@ -222,25 +222,17 @@ static void built(void **state)
 {
 	static const char *const commands[] = {
 		"gcc -O0 calls.c",
-		"gcc -O2 calls.c",
-		"gcc -O2 -fno-omit-frame-pointer calls.c",
 		"gcc -O3 -mavx2 calls.c",
-		"clang -O2 calls.c",
-		"clang -O3 -mavx2 calls.c",
+		"clang -O2 -mavx2 calls.c",
 		"gcc -O2 -no-pie -fno-pie calls.c",
 		"gcc -O2 -fuse-ld=gold calls.c",
 		"clang -O2 -fuse-ld=lld calls.c",
-		"gcc -O2 -static calls.c",
 		"gcc -O2 -static-pie calls.c",
-		"musl-gcc -O2 calls.c",
-		"musl-gcc -O2 -static calls.c",
-		"gcc -O2 -Wl,-z,lazy -fcf-protection=none calls.c",
-		"gcc -O2 -Wl,-z,noseparate-code calls.c",
-		"gcc -O2 -Wl,-z,max-page-size=65536 calls.c",
 		"gcc -O2 -Wl,--no-eh-frame-hdr -static calls.c",
-		"g++ -O2 throws.cc",
-		"clang++ -O1 -fuse-ld=lld throws.cc",
+		"musl-gcc -O2 -static calls.c",
+		"gcc -O2 -Wl,-z,noseparate-code -Wl,-z,max-page-size=65536 calls.c",
 		"gcc -O2 -shared -fPIC -Wl,-Ttext-segment=0x340000000 calls.c",
+		"clang++ -O1 -fuse-ld=lld throws.cc",
 	};
 	int n = 0;
 
@@ -255,7 +247,7 @@ static void built(void **state)
 		compare("built", false);
 		n++;
 	}
-	assert_true(n >= 10);
+	assert_true(n >= 6);
 }
 
 /* Clang makes code for any machine, and lld links it. */
@@ -477,6 +469,28 @@ static void untold_linkage_tables(void **state)
 	}
 }
 
+/* 300 MB of constants in the segment of the code. */
+static void large_segment(void **state)
+{
+	_cleanup_close_ int fd = -1;
+	Elf64_Ehdr e;
+	Elf64_Phdr p;
+
+	write_file("large.s",
+		   ".text\n.globl _start\n_start: .cfi_startproc\n nop\n ret\n.cfi_endproc\n");
+	write_file("large.ld", "ENTRY(_start) PHDRS { a PT_LOAD FLAGS(5); }\n"
+			       "SECTIONS { . = 0x400000 + SIZEOF_HEADERS; .text : { *(.text) } :a\n"
+			       ".eh_frame : { *(.eh_frame) } :a }\n");
+	must(run("as large.s -o large.o && ld --build-id=none -T large.ld large.o -o large"));
+	fd = open_file("large", O_RDWR);
+	assert_int_equal(pread(fd, &e, sizeof(e), 0), sizeof(e));
+	assert_int_equal(pread(fd, &p, sizeof(p), (off_t)e.e_phoff), sizeof(p));
+	p.p_filesz = p.p_memsz = 300 << 20;
+	assert_int_equal(pwrite(fd, &p, sizeof(p), (off_t)e.e_phoff), sizeof(p));
+	assert_int_equal(ftruncate(fd, (off_t)(p.p_offset + p.p_filesz)), 0);
+	compare("large", false);
+}
+
 static void several_segments(void **state)
 {
 	_cleanup_free_ struct table *t = NULL;
@@ -535,6 +549,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(linkage_tables),
 		cmocka_unit_test(untold_linkage_tables),
 		cmocka_unit_test(several_segments),
+		cmocka_unit_test(large_segment),
 	};
 
 	/* Any file, by hand. */
