@@ -20,18 +20,22 @@ static const struct cfi_machine machines[] = {
 };
 
 struct kept_cie {
+	const struct cfi_source *source;
 	uint64_t offset;
 	int error; /* that reading it gave */
-	bool valid;
 	struct cfi_cie cie;
 };
 
+/* Of an FDE. With several sources the offset's highest bits say which. */
 struct place {
 	uint64_t start, offset;
 };
+#define OFFSET_BITS 62
 
 struct cfi {
-	const struct cfi_source *s;
+	const struct cfi_source *sources;
+	size_t n_sources;
+	const struct cfi_source *s; /* the one that is read now */
 	const struct cfi_machine *machine;
 	struct kept_cie kept[CIES];
 	struct cfi_rows rows;
@@ -268,14 +272,14 @@ static int parse_cie(struct cfi *x, const struct record *record, struct cfi_cie 
 
 static int find_cie(struct cfi *x, uint64_t offset, const struct cfi_cie **ret)
 {
-	struct kept_cie *k = &x->kept[(offset / 4) % CIES];
+	struct kept_cie *k = &x->kept[(offset / 4 + (size_t)(x->s - x->sources)) % CIES];
 	struct record record;
 	uint64_t end;
 	int r;
 
-	if (!k->valid || k->offset != offset) {
+	if (k->source != x->s || k->offset != offset) {
 		k->offset = offset;
-		k->valid = true;
+		k->source = x->s;
 		r = read_record(x, offset, &record, &end);
 		if (r >= 0)
 			r = record.id ? -EBADMSG : parse_cie(x, &record, &k->cie);
@@ -474,11 +478,13 @@ static int add_place(struct cfi *x, const struct record *record, struct places *
 		return -EFBIG;
 	r = ARRAY_GROW(p->places, p->cap, p->n + 1);
 	if (r >= 0)
-		p->places[p->n++] = (struct place){ fde.start, record->offset };
+		p->places[p->n++] = (struct place){ fde.start,
+						    record->offset | (uint64_t)(x->s - x->sources)
+									     << OFFSET_BITS };
 	return r;
 }
 
-static int collect(struct cfi *x, struct places *p)
+static int collect_source(struct cfi *x, struct places *p)
 {
 	for (uint64_t at = 0; at < x->s->frames->size;) {
 		uint64_t end = UINT64_MAX;
@@ -509,37 +515,58 @@ static int by_start(const void *a, const void *b)
 	return p->offset < q->offset ? -1 : p->offset > q->offset;
 }
 
+static int collect(struct cfi *x, struct places *p)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < x->n_sources; i++) {
+		x->s = &x->sources[i];
+		r = collect_source(x, p);
+	}
+	if (r == 0 && p->n)
+		qsort(p->places, p->n, sizeof(p->places[0]), by_start);
+	return r;
+}
+
 static int read_by_sorting(struct cfi *x, cfi_take_fn take, void *ctx)
 {
 	struct places p = {};
 	int r = collect(x, &p);
 
-	if (r == 0 && p.n)
-		qsort(p.places, p.n, sizeof(p.places[0]), by_start);
-	for (size_t i = 0; r == 0 && i < p.n; i++)
-		r = take_function(x, p.places[i].offset, p.places[i].start, take, ctx);
+	for (size_t i = 0; r == 0 && i < p.n; i++) {
+		uint64_t offset = p.places[i].offset;
+
+		x->s = &x->sources[offset >> OFFSET_BITS];
+		r = take_function(x, offset & ((1ULL << OFFSET_BITS) - 1), p.places[i].start, take,
+				  ctx);
+	}
 	free(p.places);
 	return r;
 }
 
 /* ------------------------------------------------------------------------------------------------ */
 
-int cfi_read(const struct cfi_source *s, cfi_take_fn take, void *ctx, struct cfi_counts *ret)
+int cfi_read(const struct cfi_source *s, size_t n, cfi_take_fn take, void *ctx,
+	     struct cfi_counts *ret)
 {
 	_cleanup_free_ struct cfi *x = new0(struct cfi, 1);
 	struct header header;
 	int r;
 
+	assert(n && n <= CFI_SOURCES_MAX);
 	if (!x)
 		return -ENOMEM;
-	x->s = s;
-	x->work = WORK * s->frames->size;
+	x->s = x->sources = s;
+	x->n_sources = n;
+	for (size_t i = 0; i < n; i++)
+		x->work += WORK * s[i].frames->size;
 	for (size_t i = 0; i < ARRAY_SIZE(machines); i++)
 		if (machines[i].number == s->machine)
 			x->machine = &machines[i];
 	if (!x->machine)
 		return -EINVAL;
-	r = check_header(x, &header);
+	/* A header orders one source only. */
+	r = n == 1 ? check_header(x, &header) : -EBADMSG;
 	if (r >= 0)
 		r = read_by_header(x, &header, take, ctx);
 	else if (r == -EBADMSG)

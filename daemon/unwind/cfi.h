@@ -37,10 +37,14 @@ struct cfi_counts {
 	uint64_t functions, damaged;
 };
 
+#define CFI_SOURCES_MAX 2
+
 /*
- * Functions come in ascending order of their start, each once; they may overlap. -EFBIG: more functions than are
- * sorted here. Damage is no error; an error of reading the file, or what take() returned, is.
+ * Functions come in ascending order of their start; they may overlap, and of several at one start those of the first
+ * source come first. -EFBIG: more functions than are sorted here. Damage is no error; an error of reading the file, or
+ * what take() returned, is.
  */
-int cfi_read(const struct cfi_source *s, cfi_take_fn take, void *ctx, struct cfi_counts *ret);
+int cfi_read(const struct cfi_source *s, size_t n, cfi_take_fn take, void *ctx,
+	     struct cfi_counts *ret);
 /* Where .eh_frame begins, as .eh_frame_hdr says. */
 int cfi_header_frames(struct reader *header, uint64_t vaddr, uint64_t *ret);

@@ -93,55 +93,82 @@ static bool find_eh_frame(const struct image *m, struct reader *header, struct i
 	return true;
 }
 
-static int read_eh_frame(struct compiler *c)
+/* What is read from, and where; there may be none. */
+struct sources {
+	struct cfi_source s[CFI_SOURCES_MAX];
+	size_t n;
+	struct reader header, eh_frame, debug_frame;
+	void *inflated;
+};
+
+static void sources_done(struct sources *x)
 {
-	_cleanup_(reader_done) struct reader header = {}, frames = {};
-	const struct image *m = &c->image;
-	struct cfi_source s = { .machine = m->machine, .frames = &frames };
+	reader_done(&x->header);
+	reader_done(&x->eh_frame);
+	reader_done(&x->debug_frame);
+	free(x->inflated);
+}
+
+static int open_eh_frame(const struct image *m, struct sources *x)
+{
+	struct cfi_source s = { .machine = m->machine, .frames = &x->eh_frame };
 	struct image_part part = m->eh_frame;
 	int r;
 
 	if (m->frame_header.size) {
-		r = reader_init(&header, m->fd, m->frame_header.offset, m->frame_header.size, 2);
+		r = reader_init(&x->header, m->fd, m->frame_header.offset, m->frame_header.size, 2);
 		if (r < 0)
 			return r;
-		s.header = &header;
+		s.header = &x->header;
 		s.header_vaddr = m->frame_header.vaddr;
 		if (!part.size)
-			s.unbounded = find_eh_frame(m, &header, &part);
+			s.unbounded = find_eh_frame(m, &x->header, &part);
 	}
 	if (!part.size || part.compressed)
 		return 0;
-	r = reader_init(&frames, m->fd, part.offset, part.size, FRAME_BLOCKS);
+	r = reader_init(&x->eh_frame, m->fd, part.offset, part.size, FRAME_BLOCKS);
 	if (r < 0)
 		return r;
 	s.vaddr = part.vaddr;
-	return cfi_read(&s, take_function, c, &c->counts);
+	x->s[x->n++] = s;
+	return 0;
 }
 
-static int read_debug_frame(struct compiler *c)
+/* Of what .eh_frame does not describe: Go's code, and C that was compiled without unwind tables. */
+static int open_debug_frame(const struct image *m, struct sources *x)
 {
-	_cleanup_(reader_done) struct reader frames = {};
-	_cleanup_free_ void *inflated = NULL;
-	const struct image *m = &c->image;
-	struct cfi_source s = { .machine = m->machine, .frames = &frames, .debug = true };
+	const struct image_part *p = &m->debug_frame;
 	size_t size;
 	int r;
 
-	if (!m->debug_frame.size)
+	if (!p->size)
 		return 0;
-	if (m->debug_frame.compressed) {
-		r = image_inflate(m, &m->debug_frame, &inflated, &size);
+	if (p->compressed) {
+		r = image_inflate(m, p, &x->inflated, &size);
 		if (r >= 0)
-			reader_init_memory(&frames, inflated, size);
+			reader_init_memory(&x->debug_frame, x->inflated, size);
 	} else {
-		r = reader_init(&frames, m->fd, m->debug_frame.offset, m->debug_frame.size,
-				FRAME_BLOCKS);
+		r = reader_init(&x->debug_frame, m->fd, p->offset, p->size, FRAME_BLOCKS);
 	}
 	/* A damaged one is like none. */
 	if (r < 0)
 		return r == -EBADMSG ? 0 : r;
-	return cfi_read(&s, take_function, c, &c->counts);
+	x->s[x->n++] = (struct cfi_source){ .machine = m->machine,
+					    .frames = &x->debug_frame,
+					    .debug = true };
+	return 0;
+}
+
+static int read_functions(struct compiler *c)
+{
+	_cleanup_(sources_done) struct sources x = {};
+	int r = open_eh_frame(&c->image, &x);
+
+	if (r >= 0)
+		r = open_debug_frame(&c->image, &x);
+	if (r < 0 || !x.n)
+		return r;
+	return cfi_read(x.s, x.n, take_function, c, &c->counts);
 }
 
 /* ---- the file ---------------------------------------------------------------------------------- */
@@ -183,9 +210,7 @@ static int compile(struct compiler *c, struct table **ret)
 	int r = add_segments(c);
 
 	if (r >= 0)
-		r = read_eh_frame(c);
-	if (r >= 0 && !c->counts.functions)
-		r = read_debug_frame(c);
+		r = read_functions(c);
 	if (r >= 0)
 		r = fill_to(c, c->end);
 	if (r >= 0)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * .eh_frame (.debug_frame where that is missing) of one ELF file becomes an unwind table. Runs in the parser: input is
- * hostile, everything is read with pread, bounded and checked. Code without call frame information stays without
- * rows, but for what is known by its bytes: the program's entry point ends a stack, and the return from a signal
- * handler in a libc without information for it.
+ * .eh_frame of one ELF file, and .debug_frame for what that leaves out, become an unwind table. Runs in the parser:
+ * input is hostile, everything is read with pread, bounded and checked. Code without call frame information stays
+ * without rows, but for what is known by its bytes (gap.h).
  */
 #pragma once
 

@@ -87,7 +87,7 @@ static void read_section(uint8_t how, const uint8_t *data, size_t size)
 
 	reader_init_memory(&frames, data, n);
 	reader_init_memory(&header, data + n, size - n);
-	cfi_read(&s, take, &seen, &counts);
+	cfi_read(&s, 1, take, &seen, &counts);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -178,7 +178,7 @@ static struct cfi_counts counts;
 static int read_source(const struct cfi_source *s, struct strbuf *said)
 {
 	counts = (struct cfi_counts){};
-	return cfi_read(s, say_function, said, &counts);
+	return cfi_read(s, 1, say_function, said, &counts);
 }
 
 /* In memory of exactly this size, so that a sanitizer sees what lies behind. */

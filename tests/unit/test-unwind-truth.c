@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #include "unwind-truth.h"
 
@@ -107,12 +109,37 @@ static uint64_t header_offset(int fd)
 	return 0;
 }
 
-static void compare(const char *name, bool debug)
+/* The last argument may be NULL: where the header lies. */
+static Elf64_Shdr find_section(int fd, const char *name, off_t *ret_at)
+{
+	Elf64_Shdr s, names;
+	char found[32];
+	Elf64_Ehdr e;
+
+	assert_int_equal(pread(fd, &e, sizeof(e), 0), sizeof(e));
+	assert_int_equal(pread(fd, &names, sizeof(names),
+			       (off_t)(e.e_shoff + e.e_shstrndx * sizeof(s))),
+			 sizeof(names));
+	for (int i = 0; i < e.e_shnum; i++) {
+		assert_int_equal(pread(fd, &s, sizeof(s), (off_t)(e.e_shoff + i * sizeof(s))),
+				 sizeof(s));
+		assert_true(pread(fd, found, sizeof(found), (off_t)(names.sh_offset + s.sh_name)) >
+			    0);
+		if (strncmp(found, name, sizeof(found)) != 0)
+			continue;
+		if (ret_at)
+			*ret_at = (off_t)(e.e_shoff + i * sizeof(s));
+		return s;
+	}
+	return (Elf64_Shdr){};
+}
+
+static void compare(const char *name)
 {
 	char path[256];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	compare_file(path, debug);
+	compare_file(path);
 }
 
 static void compare_tables(const char *a, const char *b)
@@ -126,6 +153,16 @@ static void compare_tables(const char *a, const char *b)
 	assert_int_equal(t->functions, u->functions);
 	assert_int_equal(t->bytes, u->bytes);
 	assert_memory_equal(t, u, t->bytes);
+}
+
+static void compare_functions(const char *a, const char *b)
+{
+	_cleanup_close_ int x = open_file(a, O_RDONLY), y = open_file(b, O_RDONLY);
+	_cleanup_free_ struct table *t = NULL, *u = NULL;
+
+	assert_int_equal(table_compile(x, &t), 0);
+	assert_int_equal(table_compile(y, &u), 0);
+	assert_int_equal(t->functions, u->functions);
 }
 
 /* In any machine they say the same. */
@@ -166,13 +203,13 @@ static void installed(void **state)
 				 libraries[i]);
 			if (access(path, R_OK) < 0)
 				continue;
-			compare_file(path, false);
+			compare_file(path);
 			n++;
 			break;
 		}
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
 		if (access(programs[i], R_OK) == 0) {
-			compare_file(programs[i], false);
+			compare_file(programs[i]);
 			n++;
 		}
 	assert_true(n >= 3);
@@ -187,7 +224,7 @@ static void vdso(void **state)
 		skip();
 	assert_int_equal(fwrite(e, e->e_shoff + (uint64_t)e->e_shnum * e->e_shentsize, 1, f), 1);
 	assert_int_equal(fclose(f), 0);
-	compare("vdso", false);
+	compare("vdso");
 }
 
 /* ---- files that are built ---------------------------------------------------------------------- */
@@ -244,7 +281,7 @@ static void built(void **state)
 			continue;
 		}
 		print_message("%s: ", commands[i]);
-		compare("built", false);
+		compare("built");
 		n++;
 	}
 	assert_true(n >= 6);
@@ -269,37 +306,58 @@ static void other_machine(void **state)
 			print_message("left out: arm64\n");
 			skip();
 		}
-		compare("arm64.so", false);
+		compare("arm64.so");
 	}
 }
 
 /* ---- other places ------------------------------------------------------------------------------ */
 
+/* Rewrites a section in the file that is open, at its end. */
+static void compress_section(int fd, const char *name, uint32_t type)
+{
+	off_t header, end = lseek(fd, 0, SEEK_END);
+	Elf64_Shdr s = find_section(fd, name, &header);
+	Elf64_Chdr c = { .ch_type = type, .ch_size = s.sh_size, .ch_addralign = 8 };
+	_cleanup_free_ char *in = malloc(s.sh_size), *out = malloc(s.sh_size + 1000);
+	uLongf n = s.sh_size + 1000;
+
+	assert_int_equal(pread(fd, in, s.sh_size, (off_t)s.sh_offset), s.sh_size);
+	if (type == 1)
+		assert_int_equal(compress((Bytef *)out, &n, (Bytef *)in, s.sh_size), Z_OK);
+	else
+		n = ZSTD_compress(out, n, in, s.sh_size, 3);
+	assert_int_equal(pwrite(fd, &c, sizeof(c), end), sizeof(c));
+	assert_int_equal(pwrite(fd, out, n, end + (off_t)sizeof(c)), n);
+	s.sh_flags |= SHF_COMPRESSED;
+	s.sh_offset = (uint64_t)end;
+	s.sh_size = sizeof(c) + n;
+	assert_int_equal(pwrite(fd, &s, sizeof(s), header), sizeof(s));
+}
+
+#define PLAIN "-O1 -fno-stack-protector -fno-inline"
+
 static void debug_frame(void **state)
 {
-	static const char *const compressions[] = { "none", "zlib", "zstd" };
-	int n = 0;
-
 	write_file("plain.c", "int g(int *); int leaf(int x) { return x * 3; }\n"
 			      "int f(int x) { int a[100]; g(a); return a[x] + leaf(a[0]); }\n"
-			      "int va(int n) { int a[n]; g(a); return a[0]; }\n"
-			      "int g(int *p) { return *p; }\nvoid _start(void) { va(3); }\n");
-	for (size_t i = 0; i < ARRAY_SIZE(compressions); i++) {
-		if (!run("gcc -g -gz=%s -O1 -fno-asynchronous-unwind-tables -nostdlib -static "
-			 "-fno-stack-protector -fno-inline plain.c -o plain",
-			 compressions[i]) ||
-		    !run("readelf -SW plain | grep -q debug_frame && "
-			 "! readelf -SW plain | grep -q eh_frame")) {
-			print_message("left out: -gz=%s\n", compressions[i]);
-			continue;
-		}
-		/* What elfutils was built with need not know each compression. */
-		must(run("cp plain open; objcopy --decompress-debug-sections plain open || true"));
-		compare_tables("plain", "open");
-		compare("open", true);
-		n++;
+			      "int va(int n) { int a[n]; g(a); return a[0]; }\n");
+	write_file("more.c", "int va(int); int g(int *p) { return *p + va(0); }\n"
+			     "void _start(void) { va(3); }\n");
+	must(run("gcc -g " PLAIN " -fno-asynchronous-unwind-tables -c plain.c more.c && "
+		 "gcc -nostdlib -static plain.o more.o -o plain"));
+	compare("plain");
+	for (uint32_t type = 1; type <= 2; type++) {
+		_cleanup_close_ int fd = -1;
+
+		must(run("cp plain packed"));
+		fd = open_file("packed", O_RDWR);
+		compress_section(fd, ".debug_frame", type);
+		compare_tables("packed", "plain");
 	}
-	assert_true(n >= 2);
+	/* A part of the code is described there, the rest in .eh_frame. */
+	must(run("gcc " PLAIN " -c more.c && gcc -nostdlib -static plain.o more.o -o mixed"));
+	compare("mixed");
+	compare_functions("mixed", "plain");
 }
 
 /* Without section headers the program headers lead to the same. */
@@ -315,7 +373,7 @@ static void no_sections(void **state)
 	e.e_shoff = 0;
 	e.e_shnum = e.e_shstrndx = 0;
 	assert_int_equal(pwrite(fd, &e, sizeof(e), 0), sizeof(e));
-	compare("bare", false);
+	compare("bare");
 	compare_tables("bare", "whole");
 }
 
@@ -380,27 +438,6 @@ static void known_by_code(void **state)
 	assert_int_equal(rule_at(t, nm_address("bare", "inner")), UNWIND_SP);
 }
 
-static Elf64_Shdr find_section(int fd, const char *name)
-{
-	Elf64_Shdr s, names;
-	char found[32];
-	Elf64_Ehdr e;
-
-	assert_int_equal(pread(fd, &e, sizeof(e), 0), sizeof(e));
-	assert_int_equal(pread(fd, &names, sizeof(names),
-			       (off_t)(e.e_shoff + e.e_shstrndx * sizeof(s))),
-			 sizeof(names));
-	for (int i = 0; i < e.e_shnum; i++) {
-		assert_int_equal(pread(fd, &s, sizeof(s), (off_t)(e.e_shoff + i * sizeof(s))),
-				 sizeof(s));
-		assert_true(pread(fd, found, sizeof(found), (off_t)(names.sh_offset + s.sh_name)) >
-			    0);
-		if (strncmp(found, name, sizeof(found)) == 0)
-			return s;
-	}
-	return (Elf64_Shdr){};
-}
-
 /* bfd describes its tables: the same must be known without that. */
 static void linkage_tables(void **state)
 {
@@ -424,8 +461,8 @@ static void linkage_tables(void **state)
 		assert_int_equal(table_compile(told, &t), 0);
 		assert_int_equal(table_compile(untold, &u), 0);
 		for (size_t k = 0; k < ARRAY_SIZE(names); k++) {
-			Elf64_Shdr s = find_section(told, names[k]),
-				   v = find_section(untold, names[k]);
+			Elf64_Shdr s = find_section(told, names[k], NULL),
+				   v = find_section(untold, names[k], NULL);
 
 			assert_int_equal(s.sh_size, v.sh_size);
 			for (uint64_t at = 0; at < s.sh_size; at++, n++)
@@ -445,7 +482,7 @@ static void untold_linkage_tables(void **state)
 	write_file("calls.c", calls_c);
 	must(run("gcc -O1 -static calls.c -o fixed"));
 	fd = open_file("fixed", O_RDONLY);
-	s = find_section(fd, ".plt");
+	s = find_section(fd, ".plt", NULL);
 	assert_int_equal(table_compile(fd, &t), 0);
 	if (s.sh_size) /* IFUNCs of memcpy() and its like */
 		assert_int_equal(rule_at(t, s.sh_addr + s.sh_size / 2), UNWIND_SP);
@@ -457,7 +494,7 @@ static void untold_linkage_tables(void **state)
 		skip();
 	}
 	fd = open_file("far.so", O_RDONLY);
-	s = find_section(fd, ".plt");
+	s = find_section(fd, ".plt", NULL);
 	assert_true(s.sh_size >= 48);
 	assert_int_equal(table_compile(fd, &u), 0);
 	for (uint64_t at = 0; at < s.sh_size; at += 4) {
@@ -488,7 +525,7 @@ static void large_segment(void **state)
 	p.p_filesz = p.p_memsz = 300 << 20;
 	assert_int_equal(pwrite(fd, &p, sizeof(p), (off_t)e.e_phoff), sizeof(p));
 	assert_int_equal(ftruncate(fd, (off_t)(p.p_offset + p.p_filesz)), 0);
-	compare("large", false);
+	compare("large");
 }
 
 static void several_segments(void **state)
@@ -514,7 +551,7 @@ static void several_segments(void **state)
 	assert_int_equal(rule_at(t, nm_address("two", "f")), UNWIND_SP);
 	assert_int_equal(rule_at(t, nm_address("two", "g")), UNWIND_SP);
 	assert_int_equal(rule_at(t, 0x800000), UNWIND_NONE);
-	compare("two", false);
+	compare("two");
 }
 
 /* ------------------------------------------------------------------------------------------------ */
@@ -554,6 +591,6 @@ int main(int argc, char **argv)
 
 	/* Any file, by hand. */
 	for (int i = 1; i < argc; i++)
-		compare_file(argv[i], false);
+		compare_file(argv[i]);
 	return argc > 1 ? 0 : cmocka_run_group_tests(tests, set_up, clean_up);
 }

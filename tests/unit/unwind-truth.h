@@ -250,6 +250,7 @@ static struct caller by_rule(const struct machine *m, const struct unwind_rule *
 struct comparison {
 	const struct table *t;
 	Elf *elf;
+	Dwarf_CFI *cfi, *debug_cfi;
 	const char *name;
 	uint64_t compared, unsupported, lost, bridged, special;
 	uint64_t known_end; /* where the last function that elfutils knows ends */
@@ -349,12 +350,14 @@ static void compare_at(struct comparison *x, Dwarf_Frame *f, uint64_t pc)
 		differ(x, pc, "the frame pointer");
 }
 
-static Dwarf_Frame *frame_at(Dwarf_CFI *cfi, uint64_t pc, uint64_t *ret_end)
+/* By .eh_frame, or what that leaves out by .debug_frame. */
+static Dwarf_Frame *frame_at(const struct comparison *x, uint64_t pc, uint64_t *ret_end)
 {
 	Dwarf_Frame *f = NULL;
 	Dwarf_Addr end;
 
-	if (!cfi || dwarf_cfi_addrframe(cfi, pc, &f) != 0)
+	if ((!x->cfi || dwarf_cfi_addrframe(x->cfi, pc, &f) != 0) &&
+	    (!x->debug_cfi || dwarf_cfi_addrframe(x->debug_cfi, pc, &f) != 0))
 		return NULL;
 	dwarf_frame_info(f, NULL, &end, NULL);
 	*ret_end = end;
@@ -371,12 +374,12 @@ static uint64_t next_row(const struct table *t, uint64_t pc)
 	return pc;
 }
 
-static void compare_segment(struct comparison *x, Dwarf_CFI *cfi, uint64_t pc, uint64_t end)
+static void compare_segment(struct comparison *x, uint64_t pc, uint64_t end)
 {
 	x->known_end = 0;
 	while (pc < end) {
 		uint64_t row_end = pc + 1;
-		Dwarf_Frame *f = frame_at(cfi, pc, &row_end);
+		Dwarf_Frame *f = frame_at(x, pc, &row_end);
 
 		compare_at(x, f, pc);
 		if (f)
@@ -386,7 +389,7 @@ static void compare_segment(struct comparison *x, Dwarf_CFI *cfi, uint64_t pc, u
 		if (row_end > pc + 1) {
 			uint64_t unused;
 
-			f = frame_at(cfi, pc + 1, &unused);
+			f = frame_at(x, pc + 1, &unused);
 			compare_at(x, f, pc + 1);
 			free(f);
 		}
@@ -394,15 +397,13 @@ static void compare_segment(struct comparison *x, Dwarf_CFI *cfi, uint64_t pc, u
 	}
 }
 
-static struct comparison compare_file(const char *path, bool debug)
+static void compare_file(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_free_ struct table *t = NULL;
 	struct comparison x = { .name = path };
 	const struct table_segment *s;
-	Dwarf *dwarf = NULL;
-	Dwarf_CFI *cfi;
-	Elf *elf;
+	Dwarf *dwarf;
 
 	assert_true(fd >= 0);
 	assert_int_equal(table_compile(fd, &t), 0);
@@ -410,29 +411,22 @@ static struct comparison compare_file(const char *path, bool debug)
 	assert_int_equal(t->damaged, 0);
 	x.t = t;
 	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ, NULL);
-	assert_non_null(elf);
-	x.elf = elf;
-	if (debug) {
-		dwarf = dwarf_begin_elf(elf, DWARF_C_READ, NULL);
-		assert_non_null(dwarf);
-		cfi = dwarf_getcfi(dwarf);
-	} else {
-		cfi = dwarf_getcfi_elf(elf);
-	}
-	assert_non_null(cfi);
+	x.elf = elf_begin(fd, ELF_C_READ, NULL);
+	assert_non_null(x.elf);
+	x.cfi = dwarf_getcfi_elf(x.elf);
+	dwarf = dwarf_begin_elf(x.elf, DWARF_C_READ, NULL);
+	x.debug_cfi = dwarf ? dwarf_getcfi(dwarf) : NULL;
+	assert_true(x.cfi || x.debug_cfi);
 	s = table_segments(t);
 	for (uint32_t i = 0; i < t->n_segments; i++)
-		compare_segment(&x, cfi, t->base + s[i].pc, t->base + s[i].pc + s[i].size);
-	if (!debug)
-		dwarf_cfi_end(cfi);
+		compare_segment(&x, t->base + s[i].pc, t->base + s[i].pc + s[i].size);
+	dwarf_cfi_end(x.cfi);
 	dwarf_end(dwarf);
-	elf_end(elf);
+	elf_end(x.elf);
 	print_message(
 		"%s: %lu functions, %lu compared, %lu unsupported, frame pointer lost in %lu, "
 		"bridged %lu, special %lu\n",
 		path, (unsigned long)t->functions, x.compared, x.unsupported, x.lost, x.bridged,
 		x.special);
 	assert_true(x.compared > 0);
-	return x;
 }
