@@ -5,6 +5,7 @@
 
 #include "base/heap.h"
 #include "base/io.h"
+#include "collect/opener-process.h"
 #include "manager/config.h"
 #include "manager/manager.h"
 #include "parser/parser.h"
@@ -34,7 +35,8 @@ enum {
 	OPT_PRINT,
 	OPT_VERSION,
 	OPT_HELP,
-	OPT_HELPER
+	OPT_HELPER,
+	OPT_OPENER
 };
 
 static const struct option options[] = {
@@ -46,6 +48,7 @@ static const struct option options[] = {
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ "symbol-helper", required_argument, NULL, OPT_HELPER }, /* the daemon starts itself */
+	{ "opener", required_argument, NULL, OPT_OPENER }, /* likewise */
 	{},
 };
 
@@ -101,6 +104,8 @@ int main(int argc, char **argv)
 			return EXIT_SUCCESS;
 		case OPT_HELPER:
 			return parser_main(optarg);
+		case OPT_OPENER:
+			return opener_main(optarg);
 		default:
 			fputs("Try sysprofd --help.\n", stderr);
 			return EXIT_USAGE;

@@ -414,7 +414,6 @@ int binaries_open(struct binaries *b, uint64_t key)
 	_cleanup_free_ char *path = NULL;
 	struct open_request rq = {};
 	struct object *o;
-	struct stat st;
 	int r = -ENOENT, fd;
 
 	pthread_mutex_lock(&b->lock);
@@ -429,7 +428,7 @@ int binaries_open(struct binaries *b, uint64_t key)
 	}
 	pthread_mutex_unlock(&b->lock);
 
-	fd = open_with_deadline(b->opener, &rq, OPEN_TIMEOUT_NS, &st);
+	fd = open_with_deadline(b->opener, &rq, OPEN_TIMEOUT_NS);
 
 	pthread_mutex_lock(&b->lock);
 	o = find_key(b, key); /* it may have gone meanwhile */
@@ -652,7 +651,6 @@ int binaries_new(const struct binaries_options *opt, struct binaries **ret)
 	struct file_identity anon = { .ino = 1 }, vdso = { .ino = 2, .generation = kernel },
 			     vdso32 = { .ino = 3, .generation = kernel };
 	_cleanup_(binaries_free_p) struct binaries *b = new0(struct binaries, 1);
-	int r;
 
 	if (!b)
 		return -ENOMEM;
@@ -664,9 +662,7 @@ int binaries_new(const struct binaries_options *opt, struct binaries **ret)
 	b->proc_fd = fcntl(opt->proc_fd, F_DUPFD_CLOEXEC, 3);
 	if (b->proc_fd < 0)
 		return negative_errno();
-	r = opener_new(&b->opener);
-	if (r < 0)
-		return r;
+	b->opener = opener_ref(opt->opener);
 	b->anon = object_new(b, BINARY_ANON, "[anon]", 6, &anon);
 	b->vdso = object_new(b, BINARY_VDSO, "[vdso]", 6, &vdso);
 	b->vdso32 = object_new(b, BINARY_VDSO, "[vdso32]", 8, &vdso32);

@@ -45,6 +45,7 @@ struct binaries;
 
 struct binaries_options {
 	int proc_fd;
+	struct opener *opener; /* a reference is taken */
 	uint32_t max_fds;
 };
 int binaries_new(const struct binaries_options *o, struct binaries **ret) _warn_unused_;

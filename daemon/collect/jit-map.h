@@ -14,14 +14,14 @@
  */
 #pragma once
 
-#include "base/util.h"
+#include "collect/opener.h"
 
 /* In keys of maps; those of binaries do not have it. */
 #define JIT_MAP_KEY (1ULL << 63)
 
 struct jit_maps;
 
-int jit_maps_new(struct jit_maps **ret) _warn_unused_;
+int jit_maps_new(struct opener *o, struct jit_maps **ret) _warn_unused_;
 struct jit_maps *jit_maps_free(struct jit_maps *s);
 DEFINE_CLEANUP(struct jit_maps *, jit_maps_free)
 

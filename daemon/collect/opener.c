@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "collect/opener.h"
+#include "collect/opener-process.h"
 #include "collect/procfs.h"
 
 /* Threads that wait for a filesystem that does not answer; each costs a small stack. */
@@ -119,7 +119,8 @@ bool file_is(int fd, const struct stat *st, const struct file_identity *want)
 struct opener {
 	pthread_mutex_t lock;
 	unsigned refs;
-	unsigned running;
+	unsigned running[2]; /* maps of JIT code apart */
+	struct opener_process *process; /* or NULL: it is done here */
 };
 
 struct job {
@@ -131,20 +132,41 @@ struct job {
 	struct open_request rq;
 	char *path; /* of rq */
 	int result;
-	struct stat st;
 	size_t which;
 };
 
-int opener_new(struct opener **ret)
+int opener_new(bool as_process, struct opener **ret)
 {
 	struct opener *o = new0(struct opener, 1);
+	int r = 0;
 
 	if (!o)
 		return -ENOMEM;
+	if (as_process)
+		r = opener_process_new(&o->process);
+	if (r < 0) {
+		free(o);
+		return r;
+	}
 	pthread_mutex_init(&o->lock, NULL);
 	o->refs = 1;
 	*ret = o;
 	return 0;
+}
+
+struct opener *opener_ref(struct opener *o)
+{
+	pthread_mutex_lock(&o->lock);
+	o->refs++;
+	pthread_mutex_unlock(&o->lock);
+	return o;
+}
+
+void opener_get_stats(const struct opener *o, struct opener_stats *ret)
+{
+	*ret = (struct opener_stats){};
+	if (o->process)
+		opener_process_stats(o->process, ret);
 }
 
 struct opener *opener_unref(struct opener *o)
@@ -157,19 +179,20 @@ struct opener *opener_unref(struct opener *o)
 	left = --o->refs;
 	pthread_mutex_unlock(&o->lock);
 	if (left == 0) {
+		opener_process_free(o->process);
 		pthread_mutex_destroy(&o->lock);
 		free(o);
 	}
 	return NULL;
 }
 
-static int enter(struct opener *o)
+static int enter(struct opener *o, bool jit_map)
 {
 	int r = -EBUSY;
 
 	pthread_mutex_lock(&o->lock);
-	if (o->running < STUCK_MAX) {
-		o->running++;
+	if (o->running[jit_map] < STUCK_MAX) {
+		o->running[jit_map]++;
 		o->refs++;
 		r = 0;
 	}
@@ -177,10 +200,10 @@ static int enter(struct opener *o)
 	return r;
 }
 
-static void leave(struct opener *o)
+static void leave(struct opener *o, bool jit_map)
 {
 	pthread_mutex_lock(&o->lock);
-	o->running--;
+	o->running[jit_map]--;
 	pthread_mutex_unlock(&o->lock);
 	opener_unref(o);
 }
@@ -239,27 +262,28 @@ static int try_process(const struct open_request *rq, uint32_t pid, bool mapped,
 	return fd;
 }
 
-static int open_anywhere(const struct open_request *rq, struct stat *ret)
+static int open_anywhere(const struct open_request *rq)
 {
+	struct stat st = {};
 	_cleanup_close_ int path_fd = -1;
-	int fd = try_process(rq, rq->pids[0], !rq->n_debug, ret);
+	int fd = try_process(rq, rq->pids[0], !rq->n_debug, &st);
 
 	if (fd < 0)
-		fd = try_process(rq, rq->pids[1], false, ret);
+		fd = try_process(rq, rq->pids[1], false, &st);
 	if (fd >= 0 || !rq->path)
 		return fd;
 	path_fd = open(rq->path, O_PATH | O_CLOEXEC);
-	return path_fd < 0 ? negative_errno() : check(open_regular(path_fd, ret), ret, rq);
+	return path_fd < 0 ? negative_errno() : check(open_regular(path_fd, &st), &st, rq);
 }
 
 /* The first debug file that is there. */
-static int open_first(const struct open_request *rq, struct stat *ret, size_t *ret_which)
+static int open_first(const struct open_request *rq, size_t *ret_which)
 {
 	struct open_request one = *rq;
 	int fd = -ENOENT;
 
 	for (size_t i = 0; fd < 0 && i < rq->n_debug; i++) {
-		fd = open_anywhere(&one, ret);
+		fd = open_anywhere(&one);
 		*ret_which = i;
 		one.path += strlen(one.path) + 1;
 	}
@@ -269,30 +293,27 @@ static int open_first(const struct open_request *rq, struct stat *ret, size_t *r
 static void *job_thread(void *arg)
 {
 	struct job *j = arg;
-	struct stat st = {};
 	size_t which = 0;
-	int fd = j->rq.open	 ? j->rq.open(&j->rq, &st)
-		 : j->rq.n_debug ? open_first(&j->rq, &st, &which)
-				 : open_anywhere(&j->rq, &st);
+	int fd = j->rq.jit_map	 ? open_jit_map(&j->rq)
+		 : j->rq.n_debug ? open_first(&j->rq, &which)
+				 : open_anywhere(&j->rq);
 
 	pthread_mutex_lock(&j->lock);
 	j->result = fd;
-	j->st = st;
 	j->which = which;
 	j->done = true;
 	pthread_cond_signal(&j->done_cond);
 	pthread_mutex_unlock(&j->lock);
-	leave(j->opener);
+	leave(j->opener, j->rq.jit_map);
 	job_unref(j);
 	return NULL;
 }
 
-/* The length of all paths, NULs included. */
-static size_t paths_length(const struct open_request *rq)
+size_t open_paths_length(const struct open_request *rq)
 {
 	const char *p = rq->path;
 
-	for (size_t i = 0; i < MAX(rq->n_debug, (size_t)1); i++)
+	for (size_t i = 0; p && i < MAX(rq->n_debug, (size_t)1); i++)
 		p += strlen(p) + 1;
 	return (size_t)(p - rq->path);
 }
@@ -309,9 +330,9 @@ static int job_new(struct opener *o, const struct open_request *rq, struct job *
 	j->opener = o;
 	j->result = -ETIMEDOUT;
 	j->rq = *rq;
-	j->path = rq->path ? malloc(paths_length(rq)) : NULL;
+	j->path = rq->path ? malloc(open_paths_length(rq)) : NULL;
 	if (j->path)
-		memcpy(j->path, rq->path, paths_length(rq));
+		memcpy(j->path, rq->path, open_paths_length(rq));
 	j->rq.path = j->path;
 	j->rq.proc_fd = fcntl(rq->proc_fd, F_DUPFD_CLOEXEC, 3);
 	if ((rq->path && !j->rq.path) || j->rq.proc_fd < 0) {
@@ -326,7 +347,7 @@ static int job_start(struct job *j)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
-	int r = enter(j->opener);
+	int r = enter(j->opener, j->rq.jit_map);
 
 	if (r < 0)
 		return r;
@@ -338,19 +359,22 @@ static int job_start(struct job *j)
 	pthread_attr_destroy(&attr);
 	if (r < 0) {
 		j->refs = 1;
-		leave(j->opener);
+		leave(j->opener, j->rq.jit_map);
 	}
 	return r;
 }
 
 static int run(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
-	       struct stat *ret, size_t *ret_which)
+	       size_t *ret_which)
 {
 	_cleanup_(job_unref_p) struct job *j = NULL;
 	uint64_t until = mono_now_ns() + timeout_ns;
 	struct timespec ts = { (time_t)(until / NSEC_PER_SEC), (long)(until % NSEC_PER_SEC) };
-	int r = job_new(o, rq, &j);
+	int r;
 
+	if (o->process)
+		return opener_process_open(o->process, rq, timeout_ns, ret_which);
+	r = job_new(o, rq, &j);
 	if (r >= 0)
 		r = job_start(j);
 	if (r < 0)
@@ -360,25 +384,21 @@ static int run(struct opener *o, const struct open_request *rq, uint64_t timeout
 		r = -pthread_cond_timedwait(&j->done_cond, &j->lock, &ts);
 	if (j->done) {
 		r = TAKE_FD(j->result);
-		*ret = j->st;
 		*ret_which = j->which;
 	}
 	pthread_mutex_unlock(&j->lock);
 	return r;
 }
 
-int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
-		       struct stat *ret)
+int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns)
 {
 	size_t which;
 
-	return run(o, rq, timeout_ns, ret, &which);
+	return run(o, rq, timeout_ns, &which);
 }
 
 int open_debug_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
 			     size_t *ret_which)
 {
-	struct stat st;
-
-	return run(o, rq, timeout_ns, &st, ret_which);
+	return run(o, rq, timeout_ns, ret_which);
 }

@@ -49,8 +49,8 @@ struct open_request {
 	uint64_t start, end; /* of the mapping in pids[0] */
 	const char *path; /* as they saw it; may be NULL */
 	struct file_identity identity;
-	/* How, if not as described below: as one who must reach nothing but its request. */
-	int (*open)(const struct open_request *rq, struct stat *ret);
+	/* Names of code that the process behind proc_fd made, by open_jit_map(): of the rest only the mapping counts. */
+	bool jit_map;
 	/* Instead of the file, its debug file: the first that may be it, of so many paths, each behind the other's NUL. */
 	size_t n_debug;
 };
@@ -60,11 +60,25 @@ struct open_request {
  * answer in time, -EBUSY when too many already hang.
  */
 struct opener;
-int opener_new(struct opener **ret) _warn_unused_;
+/* as_process: in a process of its own, besides. */
+int opener_new(bool as_process, struct opener **ret) _warn_unused_;
+struct opener *opener_ref(struct opener *o);
 struct opener *opener_unref(struct opener *o);
 DEFINE_CLEANUP(struct opener *, opener_unref)
-int open_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
-		       struct stat *ret) _warn_unused_;
+int open_with_deadline(struct opener *o, const struct open_request *rq,
+		       uint64_t timeout_ns) _warn_unused_;
 /* The same; ret_which: the path that it was. */
 int open_debug_with_deadline(struct opener *o, const struct open_request *rq, uint64_t timeout_ns,
 			     size_t *ret_which) _warn_unused_;
+
+/* The length of all paths, NULs included. */
+size_t open_paths_length(const struct open_request *rq);
+
+struct opener_stats {
+	uint64_t failures; /* it died, hung or talked nonsense */
+	int pid; /* 0: none runs */
+};
+void opener_get_stats(const struct opener *o, struct opener_stats *ret);
+
+/* open-jit.c */
+int open_jit_map(const struct open_request *rq);

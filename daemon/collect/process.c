@@ -551,11 +551,15 @@ static int start(struct process_table *t, const struct process_options *o)
 		return r;
 	t->proc_fd = r;
 	bo = (struct binaries_options){ .proc_fd = r, .max_fds = t->o.max_fds };
+	r = opener_new(o->opener_process, &bo.opener);
+	if (r < 0)
+		return r;
+	t->opener = bo.opener;
 	r = read_time_namespace(t);
 	if (r >= 0)
 		r = binaries_new(&bo, &t->binaries);
 	if (r >= 0)
-		r = jit_maps_new(&t->jit_maps);
+		r = jit_maps_new(t->opener, &t->jit_maps);
 	/* Records before the list: what happens in between is told twice rather than never. */
 	if (r >= 0 && o->side_band)
 		r = sideband_new(&t->sideband);
@@ -595,6 +599,7 @@ struct process_table *process_table_free(struct process_table *t)
 	sideband_free(t->sideband);
 	jit_maps_free(t->jit_maps);
 	binaries_free(t->binaries);
+	opener_unref(t->opener);
 	names_done(&t->names);
 	index_done(&t->by_tgid);
 	free(t->items);
@@ -636,9 +641,13 @@ void process_table_stats(const struct process_table *t, struct process_stats *re
 		.refused_names = t->refused_names,
 		.bytes = t->names.bytes + t->n_thread_names * sizeof(struct thread_name),
 	};
+	struct opener_stats opener;
 	struct binaries_stats b;
 
 	binaries_stats(t->binaries, &b);
+	opener_get_stats(t->opener, &opener);
+	s.opener_pid = opener.pid;
+	s.opener_failures = opener.failures;
 	jit_maps_stats(t->jit_maps, &s.refused_maps, &s.hanging_maps);
 	s.binaries = b.objects;
 	s.fds = b.fds;

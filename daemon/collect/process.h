@@ -19,6 +19,7 @@ struct process_options {
 	uint32_t max_mappings; /* per process: 4,096 executable mappings */
 	uint32_t max_fds; /* descriptors of binaries kept open: 512 */
 	bool side_band; /* false in unit tests */
+	bool opener_process; /* likewise: files of others are opened by a process of its own */
 };
 
 struct process_table;
@@ -105,6 +106,8 @@ typedef void (*ksymbol_fn)(void *ctx, uint64_t address, uint32_t len, const char
 void process_table_on_ksymbol(struct process_table *t, ksymbol_fn fn, void *ctx);
 
 struct process_stats {
+	int opener_pid; /* 0: none runs */
+	uint64_t opener_failures; /* it died, hung or talked nonsense */
 	uint64_t processes, exited, mappings, binaries, fds;
 	uint64_t side_band_lost; /* PERF_RECORD_LOST */
 	uint64_t resyncs;

@@ -103,6 +103,7 @@ struct process_table {
 	int64_t boottime_offset_ns; /* of our time namespace */
 	uint64_t tick_ns;
 	struct sideband *sideband;
+	struct opener *opener;
 	struct binaries *binaries;
 	struct jit_maps *jit_maps;
 	struct names names;

@@ -18,9 +18,15 @@
 
 extern char **environ;
 
-void helper_process_init(struct helper_process *h, uint64_t memory)
+void helper_process_init(struct helper_process *h, const char *name, const char *option,
+			 uint64_t memory)
 {
-	*h = (struct helper_process){ .channel = { .fd = -1, .passed_fd = -1 }, .memory = memory };
+	*h = (struct helper_process){
+		.channel = { .fd = -1, .passed_fd = -1 },
+		.name = name,
+		.option = option,
+		.memory = memory,
+	};
 }
 
 static bool reaped(pid_t pid)
@@ -75,10 +81,10 @@ static void reap_abandoned(struct helper_process *h)
 			h->abandoned[i] = h->abandoned[--h->n_abandoned];
 }
 
-static int spawn(int fd, uint64_t memory, pid_t *ret)
+static int spawn(const struct helper_process *h, int fd, pid_t *ret)
 {
 	char how[32];
-	char *const argv[] = { (char *)"sysprofd-symbol", (char *)"--symbol-helper", how, NULL };
+	char *const argv[] = { (char *)h->name, (char *)h->option, how, NULL };
 	static char *const no_env[] = { NULL };
 	char *const *env = no_env;
 	posix_spawn_file_actions_t actions;
@@ -89,7 +95,7 @@ static int spawn(int fd, uint64_t memory, pid_t *ret)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	env = environ;
 #endif
-	snprintf(how, sizeof(how), "%d:%llu", HELPER_FD, (unsigned long long)memory);
+	snprintf(how, sizeof(how), "%d:%llu", HELPER_FD, (unsigned long long)h->memory);
 	sigemptyset(&none);
 	sigfillset(&all);
 	r = posix_spawnattr_init(&attr);
@@ -126,7 +132,7 @@ static int start(struct helper_process *h)
 		h->channel.fd = -1;
 		return r;
 	}
-	r = spawn(pair[1], h->memory, &h->pid);
+	r = spawn(h, pair[1], &h->pid);
 	close_fd(pair[1]);
 	if (r < 0) {
 		h->pid = 0;

@@ -19,11 +19,13 @@ struct helper_process {
 	size_t n_abandoned;
 	unsigned failures; /* since the last answer */
 	uint64_t restart_mono_ns;
+	const char *name, *option; /* of the command: sysprofd-symbol, --symbol-helper */
 	uint64_t memory; /* RLIMIT_AS */
 	uint64_t marked_cpu_ns;
 };
 
-void helper_process_init(struct helper_process *h, uint64_t memory);
+void helper_process_init(struct helper_process *h, const char *name, const char *option,
+			 uint64_t memory);
 void helper_process_done(struct helper_process *h);
 
 /*

@@ -41,7 +41,7 @@ static double read_cpu_seconds(int pid)
 	return (double)(utime + stime) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Of parsers that have ended. */
+/* Of helpers that have ended. */
 static double reaped_cpu_seconds(void)
 {
 	struct rusage u;
@@ -55,16 +55,17 @@ static double reaped_cpu_seconds(void)
 static void add_usage(const struct recorder_state *st, const struct symbolizer_stats *sym,
 		      Sysprofd__V1__StatusResponse *ret)
 {
-	const int parsers[] = { sym->helper_pid, st->unwinding.supplier.parser_pid };
+	const int helpers[] = { sym->helper_pid, st->unwinding.supplier.parser_pid,
+				st->process.opener_pid };
 
 	ret->bpf_bytes = st->bpf_bytes + st->unwinding.unwinder.bytes;
 	ret->rss_bytes = read_pss((int)getpid());
 	ret->cpu_seconds = (double)cpu_now_ns() / 1e9 + reaped_cpu_seconds();
-	for (size_t i = 0; i < ARRAY_SIZE(parsers); i++) {
-		if (!parsers[i])
+	for (size_t i = 0; i < ARRAY_SIZE(helpers); i++) {
+		if (!helpers[i])
 			continue;
-		ret->rss_bytes += read_pss(parsers[i]);
-		ret->cpu_seconds += read_cpu_seconds(parsers[i]);
+		ret->rss_bytes += read_pss(helpers[i]);
+		ret->cpu_seconds += read_cpu_seconds(helpers[i]);
 	}
 }
 
@@ -190,6 +191,7 @@ static int add_counters(struct manager *m, const struct recorder_state *st,
 		{ "frames-unnamed", a->unnamed },
 		{ "store-append-errors", a->store.append_errors },
 		{ "store-corrupt-files", a->store.corrupt_files },
+		{ "opener-failures", st->process.opener_failures },
 		{ "symbol-helper-crashes", sym->crashes },
 		{ "symbol-helper-timeouts", sym->timeouts },
 		{ "symbol-binaries-poisoned", sym->poisoned },

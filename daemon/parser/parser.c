@@ -4,15 +4,11 @@
  * the request that asks about it, and may crash, hang or be killed at any moment: the daemon notices, and starts
  * another. Single-threaded.
  */
-#include <fcntl.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
-#include "helper/channel.h"
+#include "helper/child.h"
 #include "helper/limits.h"
 #include "parser/internal.h"
 #include "parser/parser.h"
@@ -146,32 +142,6 @@ static void renew_cpu_limit(void)
 	setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* Nothing of the daemon's stays open. */
-static int close_others(int fd)
-{
-	int null;
-
-	/* The daemon's descriptors are close-on-exec; this is for those that are not. */
-	if (fd > 3 && syscall(SYS_close_range, 3, fd - 1, 0) < 0 && errno != ENOSYS)
-		return negative_errno();
-	if (syscall(SYS_close_range, MAX(fd + 1, 3), ~0U, 0) < 0 && errno != ENOSYS)
-		return negative_errno();
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (null < 0)
-		return negative_errno();
-	for (int i = 0; i < 3; i++) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-		/* Reports of sanitizers must be seen. */
-		if (i == 2)
-			continue;
-#endif
-		if (dup2(null, i) < 0)
-			return negative_errno();
-	}
-	close_fd(null);
-	return 0;
-}
-
 static int turn(struct channel *c, struct parser *p)
 {
 	_cleanup_close_ int file = -1;
@@ -198,18 +168,13 @@ static int turn(struct channel *c, struct parser *p)
 
 int parser_main(const char *how)
 {
-	unsigned long long memory = 0;
 	struct parser parser = { .debug_fd = -1 };
 	struct channel channel;
-	int fd = -1, r;
+	uint64_t memory;
+	int r;
 
-	if (sscanf(how, "%d:%llu", &fd, &memory) != 2 || fd < 3 || close_others(fd) < 0)
-		return EXIT_FAILURE;
-	if (names_new(&parser.names) < 0 || maps_new(&parser.maps) < 0 ||
-	    channel_init(&channel, fd, HELPER_REQUEST_MAX) < 0)
-		return EXIT_FAILURE;
-	prctl(PR_SET_NAME, "sysprofd-symbol");
-	if (sandbox_enter(memory) < 0)
+	if (helper_begin(how, "sysprofd-symbol", HELPER_REQUEST_MAX, &channel, &memory) < 0 ||
+	    names_new(&parser.names) < 0 || maps_new(&parser.maps) < 0 || sandbox_enter(memory) < 0)
 		return EXIT_FAILURE;
 	do
 		r = turn(&channel, &parser);

@@ -130,7 +130,8 @@ int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
 	if (getrandom(&s->seed, sizeof(s->seed), GRND_NONBLOCK) != sizeof(s->seed))
 		s->seed = (uintptr_t)s;
 	pthread_mutex_init(&s->lock, NULL);
-	helper_process_init(&s->helper, s->options.helper_memory);
+	helper_process_init(&s->helper, "sysprofd-symbol", "--symbol-helper",
+			    s->options.helper_memory);
 	answers_init(&s->answers, s->options.cache_bytes);
 	*ret = s;
 	return 0;

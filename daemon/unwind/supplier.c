@@ -338,7 +338,8 @@ int supplier_new(const struct supplier_options *o, struct supplier **ret)
 	b->o = *o;
 	b->o.reply_timeout_ns = o->reply_timeout_ns ?: REPLY_TIMEOUT_NS;
 	b->o.cache_max = o->cache_max ?: CACHE_MAX;
-	helper_process_init(&b->parser, o->parser_memory ?: PARSER_MEMORY);
+	helper_process_init(&b->parser, "sysprofd-symbol", "--symbol-helper",
+			    o->parser_memory ?: PARSER_MEMORY);
 	if (o->cache) {
 		cache = strdup(o->cache);
 		r = cache ? 0 : -ENOMEM;

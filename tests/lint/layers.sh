@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 declare -A may=(
 	[base]="base"
 	[model]="base model"
-	[collect]="base model collect"
+	[collect]="base model helper collect"
 	[helper]="base helper"
 	[symbol]="base model helper symbol"
 	[unwind]="base model helper unwind"

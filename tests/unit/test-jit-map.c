@@ -53,6 +53,7 @@ static void live(const char *root)
 
 static int set_up(void **state)
 {
+	_cleanup_(opener_unref_p) struct opener *o = NULL;
 	struct fixture *f = new0(struct fixture, 1);
 	char path[128];
 
@@ -80,7 +81,7 @@ static int set_up(void **state)
 			break;
 	}
 	*state = f;
-	return jit_maps_new(&f->maps);
+	return opener_new(false, &o) < 0 || jit_maps_new(o, &f->maps) < 0 ? -1 : 0;
 }
 
 static int tear_down(void **state)

@@ -28,9 +28,13 @@ static struct object *object(const char *path, uint64_t ino)
 static int setup(void **state)
 {
 	int fd = proc_open("/proc");
+	_cleanup_(opener_unref_p) struct opener *opener = NULL;
 	struct binaries_options o = { .proc_fd = fd };
-	int r = fd < 0 ? fd : binaries_new(&o, &binaries);
+	int r = fd < 0 ? fd : opener_new(false, &opener);
 
+	o.opener = opener;
+	if (r >= 0)
+		r = binaries_new(&o, &binaries);
 	close_fd(fd);
 	if (r < 0)
 		return r;

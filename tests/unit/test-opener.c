@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
@@ -15,7 +16,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "collect/filesystem.h"
-#include "collect/opener.h"
+#include "collect/opener-process.h"
 #include "collect/procfs.h"
 
 static char dir[] = "/tmp/sysprofd-opener-XXXXXX";
@@ -238,13 +239,27 @@ static void test_identity(void **state)
 	assert_false(is_file("front", &id));
 }
 
+/* Whether it is done by a process. */
+static bool as_process;
+
+static int by_thread(void **state)
+{
+	as_process = false;
+	return 0;
+}
+
+static int by_process(void **state)
+{
+	as_process = true;
+	return 0;
+}
+
 /* ---- with a deadline ---------------------------------------------------------------------------------------- */
 
 static int ask(struct opener *o, char *path, const struct file_identity *id, uint64_t timeout_ns)
 {
 	struct open_request rq = { .proc_fd = proc_fd, .path = path, .identity = *id };
-	struct stat st;
-	int fd = open_with_deadline(o, &rq, timeout_ns, &st);
+	int fd = open_with_deadline(o, &rq, timeout_ns);
 
 	close_fd(fd);
 	return fd < 0 ? fd : 0;
@@ -262,7 +277,7 @@ static void test_deadline_met(void **state)
 	assert_int_equal(stat(path, &st), 0);
 	id.dev = st.st_dev;
 	id.ino = st.st_ino;
-	assert_int_equal(opener_new(&o), 0);
+	assert_int_equal(opener_new(as_process, &o), 0);
 	assert_int_equal(ask(o, path, &id, NSEC_PER_SEC), 0);
 	id.ino++;
 	assert_int_equal(ask(o, path, &id, NSEC_PER_SEC), -ESTALE);
@@ -301,7 +316,7 @@ static void test_debug_file(void **state)
 	size_t which;
 	int n;
 
-	assert_int_equal(opener_new(&o), 0);
+	assert_int_equal(opener_new(as_process, &o), 0);
 	put("debug", "x", 1);
 	n = snprintf(paths, sizeof(paths), "%s/absent", dir) + 1;
 	path = paths + n;
@@ -320,6 +335,7 @@ static void test_debug_file(void **state)
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkfifo(path, 0644), 0);
 	assert_int_equal(ask_debug(o, paths, 2, &which), -EMEDIUMTYPE);
+	assert_int_equal(unlink(path), 0);
 }
 
 /* A FUSE filesystem whose server has fallen asleep. Returns its descriptor: closing it wakes all who wait. */
@@ -368,7 +384,7 @@ static void test_deadline_missed(void **state)
 	char at[64], path[80];
 	uint64_t before, dev;
 
-	assert_int_equal(mkdirat(dir_fd, "hanging", 0755), 0);
+	assert_true(mkdirat(dir_fd, "hanging", 0755) == 0 || errno == EEXIST);
 	snprintf(at, sizeof(at), "%s/hanging", dir);
 	snprintf(path, sizeof(path), "%s/program", at);
 	fuse = unshare(CLONE_NEWNS) < 0 ? negative_errno() : 0;
@@ -385,7 +401,7 @@ static void test_deadline_missed(void **state)
 	dev = device_of_mount(at);
 	assert_false(filesystem_is_prompt(&fs, pid_fd, dev, 1));
 	assert_int_equal(mounts_is_prompt(&fs.ours, dev, &fs.ours), 0);
-	assert_int_equal(opener_new(&o), 0);
+	assert_int_equal(opener_new(as_process, &o), 0);
 	before = mono_now_ns();
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(ask(o, path, &id, 50 * NSEC_PER_MSEC), -ETIMEDOUT);
@@ -401,14 +417,141 @@ static void test_deadline_missed(void **state)
 	umount2(at, MNT_DETACH);
 }
 
-int main(void)
+/* ---- the process ---------------------------------------------------------------------------------------------- */
+
+static struct opener_stats stats(const struct opener *o)
+{
+	struct opener_stats s;
+
+	opener_get_stats(o, &s);
+	return s;
+}
+
+static void identify(const char *path, struct file_identity *ret)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	*ret = (struct file_identity){ .dev = st.st_dev, .ino = st.st_ino };
+}
+
+static void test_process_ends(void **state)
+{
+	_cleanup_(opener_unref_p) struct opener *o = NULL;
+	struct file_identity id;
+	char path[128];
+	int pid;
+
+	put("program", "x", 1);
+	snprintf(path, sizeof(path), "%s/program", dir);
+	identify(path, &id);
+	assert_int_equal(opener_new(true, &o), 0);
+	assert_int_equal(stats(o).pid, 0); /* started when it is needed */
+	assert_int_equal(ask(o, path, &id, 20 * NSEC_PER_SEC), 0);
+	pid = stats(o).pid;
+	assert_true(pid > 0);
+	/* Killed: the next request finds another one. */
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(ask(o, path, &id, 20 * NSEC_PER_SEC), 0);
+	assert_int_not_equal(stats(o).pid, pid);
+	assert_int_equal(stats(o).failures, 1);
+	/* Stopped: this one is lost, the next is not. */
+	pid = stats(o).pid;
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_int_equal(ask(o, path, &id, NSEC_PER_MSEC), -EBUSY);
+	assert_int_equal(ask(o, path, &id, 20 * NSEC_PER_SEC), 0);
+	assert_int_equal(stats(o).failures, 2);
+	assert_int_equal(kill(pid, 0), -1);
+}
+
+static void assert_status(const char *text, const char *line)
+{
+	if (!strstr(text, line))
+		fail_msg("no %s in:\n%s", line, text);
+}
+
+/* CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE; tests of others than root have none. */
+static void test_process_is_confined(void **state)
+{
+	_cleanup_(opener_unref_p) struct opener *o = NULL;
+	_cleanup_(strbuf_done) struct strbuf b = {};
+	struct file_identity id;
+	char path[128];
+
+	put("program", "x", 1);
+	snprintf(path, sizeof(path), "%s/program", dir);
+	identify(path, &id);
+	assert_int_equal(opener_new(true, &o), 0);
+	assert_int_equal(ask(o, path, &id, 20 * NSEC_PER_SEC), 0);
+	snprintf(path, sizeof(path), "/proc/%d/status", stats(o).pid);
+	assert_int_equal(read_file_at(AT_FDCWD, path, 16384, &b), 0);
+	assert_status(b.data, "NoNewPrivs:\t1");
+	assert_status(b.data, "CapInh:\t0000000000000000");
+	if (geteuid() == 0)
+		assert_status(b.data, "CapEff:\t0000010000080004");
+}
+
+struct asker {
+	struct opener *opener;
+	char *path;
+	struct file_identity id;
+	int opened;
+};
+
+static void *ask_often(void *arg)
+{
+	struct asker *a = arg;
+
+	for (int i = 0; i < 50; i++)
+		a->opened += ask(a->opener, a->path, &a->id, 20 * NSEC_PER_SEC) == 0;
+	return NULL;
+}
+
+static void test_process_serves_all(void **state)
+{
+	_cleanup_(opener_unref_p) struct opener *o = NULL;
+	struct asker askers[4] = {};
+	pthread_t threads[4];
+	char paths[4][128];
+
+	assert_int_equal(opener_new(true, &o), 0);
+	for (int i = 0; i < 4; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "program%d", i);
+		put(name, "x", 1);
+		snprintf(paths[i], sizeof(paths[i]), "%s/%s", dir, name);
+		askers[i] = (struct asker){ .opener = o, .path = paths[i] };
+		identify(paths[i], &askers[i].id);
+		assert_int_equal(pthread_create(&threads[i], NULL, ask_often, &askers[i]), 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(askers[i].opened, 50);
+	}
+	assert_int_equal(stats(o).failures, 0);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mountinfo),    cmocka_unit_test(test_own_files),
-		cmocka_unit_test(test_regular_only), cmocka_unit_test(test_root),
-		cmocka_unit_test(test_identity),     cmocka_unit_test(test_deadline_met),
-		cmocka_unit_test(test_debug_file),   cmocka_unit_test(test_deadline_missed),
+		cmocka_unit_test(test_mountinfo),
+		cmocka_unit_test(test_own_files),
+		cmocka_unit_test(test_regular_only),
+		cmocka_unit_test(test_root),
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test_setup(test_deadline_met, by_thread),
+		cmocka_unit_test_setup(test_deadline_met, by_process),
+		cmocka_unit_test_setup(test_debug_file, by_thread),
+		cmocka_unit_test_setup(test_debug_file, by_process),
+		cmocka_unit_test(test_process_ends),
+		cmocka_unit_test(test_process_is_confined),
+		cmocka_unit_test(test_process_serves_all),
+		cmocka_unit_test_setup(test_deadline_missed, by_thread),
+		cmocka_unit_test_setup(test_deadline_missed, by_process),
 	};
 
+	if (argc == 3 && streq(argv[1], "--opener"))
+		return opener_main(argv[2]);
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -102,6 +102,6 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
 		return parser_main(argv[2]);
-	helper_process_init(&helper, 256ULL << 20);
+	helper_process_init(&helper, "sysprofd-symbol", "--symbol-helper", 256ULL << 20);
 	return cmocka_run_group_tests(tests, NULL, clean_up);
 }
