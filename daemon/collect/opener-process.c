@@ -60,21 +60,32 @@ static int drop_capabilities(void)
 	return 0;
 }
 
+static int limit(int resource, uint64_t value)
+{
+	struct rlimit l = { value, value };
+
+	return prlimit(0, (enum __rlimit_resource)resource, &l, NULL) < 0 ? negative_errno() : 0;
+}
+
 static int confine(uint64_t memory)
 {
-	struct rlimit descriptors = { DESCRIPTORS_MAX, DESCRIPTORS_MAX }, none = { 0, 0 };
-	struct rlimit addresses = { memory, memory };
+	int r = limit(RLIMIT_NOFILE, DESCRIPTORS_MAX);
 
 	/* An arena for each thread would be the larger part of it. */
 	mallopt(M_ARENA_MAX, 1);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	if (setrlimit(RLIMIT_AS, &addresses) < 0)
-		return negative_errno();
+	if (r >= 0)
+		r = limit(RLIMIT_AS, memory);
 #endif
-	if (setrlimit(RLIMIT_NOFILE, &descriptors) < 0 || setrlimit(RLIMIT_CORE, &none) < 0 ||
-	    setrlimit(RLIMIT_FSIZE, &none) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
-		return negative_errno();
-	return drop_capabilities();
+	if (r >= 0)
+		r = limit(RLIMIT_CORE, 0);
+	if (r >= 0)
+		r = limit(RLIMIT_FSIZE, 0);
+	if (r >= 0)
+		r = drop_capabilities();
+	if (r >= 0 && prctl(PR_SET_DUMPABLE, 0) < 0)
+		r = negative_errno();
+	return r;
 }
 
 /* Whether there are as many paths as it says, each with its NUL. */
