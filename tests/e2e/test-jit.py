@@ -148,22 +148,44 @@ for i in range(6):
     assert not [k for k, v in status.get("problems", {}).items() if "helper" in k and v], status
 
 
-def test_short_lived(t):
-    """Processes of 300 ms are gone when their samples are looked at."""
+FIB = "function %s(n) { return n < 2 ? n : %s(n - 1) + %s(n - 2) };"
+SPIN = " const end = Date.now() + %d; while (Date.now() < end) %s(20);"
+
+
+def node(t, name, ms, *options, **kw):
+    return t.spawn("node", *options, "-e", FIB % (name, name, name) + SPIN % (ms, name), **kw)
+
+
+def test_node(t):
+    """Processes of 300 ms are gone when their samples are looked at; a jitdump lies in the working directory."""
     d = t.daemon(FAST)
-    seen = []
+    worker = "new (require('worker_threads').Worker)(`%s`, { eval: true })" % (FIB % ("work", "work", "work") +
+                                                                             SPIN % (2500, "work"))
+    p = [t.spawn("node", "--perf-basic-prof", "-e", worker),
+         node(t, "dumped", 2500, "--perf-prof", cwd=t.directory),
+         node(t, "unnamed", 1000)]
+    short = []
     try:
-        for _ in range(8):
-            p = t.spawn(*program('m = Memory(); write(m.line("short")); m.spin(0.3)'))
-            assert p.wait(60) == 0
-            seen.append(p)
+        for q in p:
+            assert q.wait(60) == 0
+        for _ in range(6):
+            short.append(node(t, "short", 200, "--perf-basic-prof"))
+            assert short[-1].wait(60) == 0
         d.settle()
-        total = names(d, "--filter", "comm=python*")
+        seen = [of(d, q) for q in p]
+        total = names(d, *(x for q in short for x in ("--filter", f"pid={q.pid}")))
     finally:
-        remove_maps(seen)
-    named, nameless = total.get("short", 0), total.get("[anon]", 0)
+        remove_maps([*p, *short])
+
+    def time_in(functions, part):
+        return sum(v for k, v in functions.items() if part in k)
+
+    assert time_in(seen[0], "*work ") > 5 * seen[0].get("[anon]", 0), seen[0]
+    assert time_in(seen[1], "*dumped ") > 5 * seen[1].get("[anon]", 0), seen[1]
+    assert seen[2].get("[anon]") and not time_in(seen[2], "unnamed"), seen[2]
+    named, nameless = time_in(total, "*short "), total.get("[anon]", 0)
     assert named > nameless, total
-    print(f"# named: {named / (named + nameless):.0%} of {len(seen)} processes' time", flush=True)
+    print(f"# short-lived: {named / (named + nameless):.0%} of {len(short)} processes' time is named", flush=True)
 
 
 main(__name__)
