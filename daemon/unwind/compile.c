@@ -4,6 +4,7 @@
 #include "unwind/cfi.h"
 #include "unwind/compile.h"
 #include "unwind/gap.h"
+#include "unwind/go.h"
 
 #define FRAME_BLOCKS 512 /* 4 MiB: after BOLT, .eh_frame is not in the order of the code */
 #define LARGEST_PAGE 0x10000
@@ -14,6 +15,7 @@ struct compiler {
 	uint64_t end; /* of the code */
 	uint64_t done; /* rows are there up to this virtual address */
 	struct cfi_counts counts;
+	struct go_places go;
 };
 
 static const struct unwind_rule no_rule;
@@ -60,22 +62,36 @@ static bool clip(const struct compiler *c, const struct cfi_function *f, struct 
 	return false;
 }
 
+static int add_rows(struct compiler *c, const struct cfi_function *f, const struct gap *in)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < f->n; i++) {
+		uint64_t start = MAX(f->start + f->rows[i].pc, in->start);
+		uint64_t end = i + 1 < f->n ? f->start + f->rows[i + 1].pc : in->end;
+
+		if (start < MIN(end, in->end))
+			r = gaps_add_row(&c->gaps, start, &f->rows[i].rule);
+	}
+	return r;
+}
+
 static int take_function(void *ctx, const struct cfi_function *f)
 {
+	const struct unwind_rule *known;
 	struct compiler *c = ctx;
 	struct gap in;
 	int r;
 
 	if (!clip(c, f, &in))
 		return 0;
+	known = go_rule_at(&c->go, f->start);
+	/* From the byte before it, as in a gap. */
+	if (known && known->cfa == UNWIND_SIGNAL && in.start > c->done)
+		in.start--;
 	r = fill_to(c, in.start);
-	for (size_t i = 0; r >= 0 && i < f->n; i++) {
-		uint64_t start = MAX(f->start + f->rows[i].pc, in.start);
-		uint64_t end = i + 1 < f->n ? f->start + f->rows[i + 1].pc : in.end;
-
-		if (start < MIN(end, in.end))
-			r = gaps_add_row(&c->gaps, start, &f->rows[i].rule);
-	}
+	if (r >= 0)
+		r = known ? gaps_add_row(&c->gaps, in.start, known) : add_rows(c, f, &in);
 	c->done = in.end;
 	return r;
 }
@@ -209,6 +225,8 @@ static int compile(struct compiler *c, struct table **ret)
 	struct table *t;
 	int r = add_segments(c);
 
+	if (r >= 0)
+		r = go_read_places(&c->image, &c->go);
 	if (r >= 0)
 		r = read_functions(c);
 	if (r >= 0)

@@ -124,6 +124,12 @@ static void take_code(struct image *m, struct reader *r, const Elf64_Shdr *names
 		add_code(m, part);
 }
 
+static bool is_go_table(struct reader *r, const Elf64_Shdr *names, const Elf64_Shdr *s)
+{
+	return has_name(r, names, s, ".gopclntab") ||
+	       has_name(r, names, s, ".data.rel.ro.gopclntab");
+}
+
 static void take_section(struct image *m, struct reader *r, const Elf64_Shdr *names,
 			 const Elf64_Shdr *s)
 {
@@ -138,6 +144,8 @@ static void take_section(struct image *m, struct reader *r, const Elf64_Shdr *na
 		m->eh_frame = part;
 	else if (has_name(r, names, s, ".debug_frame"))
 		m->debug_frame = part;
+	else if (is_go_table(r, names, s))
+		m->is_go = true;
 }
 
 /* Whatever is wrong with them: the program runs without sections. */
@@ -145,7 +153,7 @@ static int read_sections(struct image *m, const Elf64_Ehdr *e)
 {
 	_cleanup_(reader_done) struct reader r = {};
 	uint64_t n = e->e_shnum, names_at = e->e_shstrndx;
-	Elf64_Shdr first, names, s;
+	Elf64_Shdr first, names, strings, s;
 	int q = reader_init(&r, m->fd, 0, m->size, 8);
 
 	if (q < 0)
@@ -160,8 +168,14 @@ static int read_sections(struct image *m, const Elf64_Ehdr *e)
 		names_at = first.sh_link;
 	if (!read_section_header(&r, e->e_shoff, names_at, &names))
 		return 0;
-	for (uint64_t i = 1; i < n && read_section_header(&r, e->e_shoff, i, &s); i++)
+	for (uint64_t i = 1; i < n && read_section_header(&r, e->e_shoff, i, &s); i++) {
 		take_section(m, &r, &names, &s);
+		if (s.sh_type == SHT_SYMTAB &&
+		    read_section_header(&r, e->e_shoff, s.sh_link, &strings)) {
+			m->symbols = part_of(m, s.sh_offset, s.sh_size, 0);
+			m->symbol_names = part_of(m, strings.sh_offset, strings.sh_size, 0);
+		}
+	}
 	return 0;
 }
 

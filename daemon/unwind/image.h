@@ -38,6 +38,8 @@ struct image {
 	size_t n_linkage;
 	struct image_part frame_header; /* PT_GNU_EH_FRAME */
 	struct image_part eh_frame, debug_frame; /* sections */
+	struct image_part symbols, symbol_names; /* .symtab, and its strings */
+	bool is_go; /* Go's linker made it */
 };
 
 /* -ENOEXEC, -EBADMSG, -EFBIG, or an error of reading. The descriptor remains the caller's. */
