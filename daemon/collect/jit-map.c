@@ -12,8 +12,8 @@
 #define PAUSE_FIRST_NS (25 * NSEC_PER_MSEC)
 #define PAUSE_MAX_NS (30 * NSEC_PER_SEC)
 #define PAUSE_OPEN_NS (5 * NSEC_PER_SEC)
-/* A bucket, the ones that wait for the store, and the time that naming takes. */
-#define KEEP_NS (60 * NSEC_PER_SEC)
+/* A bucket at its longest, some that wait for the store, and the time that naming takes. */
+#define KEEP_NS (180 * NSEC_PER_SEC)
 /* Users on whose filesystems an open hangs: it may be a hundred times. */
 #define SUSPECTS_MAX 16
 #define SUSPECT_NS (600 * NSEC_PER_SEC)
@@ -64,7 +64,7 @@ static void drop(struct jit_map *m)
 	*m = (struct jit_map){ .fd = -1, .process = { .pid_fd = -1 } };
 }
 
-/* Free, or of what has no map, or has had no use for long. */
+/* Free, or of what has no map, is gone, or has had no use for long. */
 static struct jit_map *find_slot(struct jit_maps *s, uint64_t now)
 {
 	struct jit_map *best = NULL;
@@ -72,7 +72,7 @@ static struct jit_map *find_slot(struct jit_maps *s, uint64_t now)
 	for (struct jit_map *m = s->maps; m < s->maps + MAPS_MAX; m++) {
 		if (!m->key)
 			return m;
-		if (!m->absent && now - m->used_mono_ns < KEEP_NS)
+		if (!m->absent && !m->gone_mono_ns && now - m->used_mono_ns < KEEP_NS)
 			continue;
 		if (!best || m->used_mono_ns < best->used_mono_ns)
 			best = m;

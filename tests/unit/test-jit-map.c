@@ -349,6 +349,11 @@ static void too_many(void **state)
 	assert_int_equal(jit_maps_add(f->maps, &(struct jit_process){ .pid_fd = f->pid_fd }), 0);
 	jit_maps_stats(f->maps, &refused, &hanging);
 	assert_int_equal(refused, 1);
+	/* One that is gone makes room when there is none. */
+	jit_maps_release(f->maps, last);
+	assert_true(wait_text(f, last, "map", SOON_NS));
+	add(f);
+	assert_int_equal(jit_maps_has(f->maps, last), -ENOENT);
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
