@@ -5,12 +5,11 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "base/io.h"
-#include "symbol/perf-map.h"
+#include "../tests/fuzz/fuzz-perf-map.c"
 
 #define BUDGET (64ULL << 20)
 
@@ -375,6 +374,42 @@ static void damaged_jitdump(void **state)
 	assert_name(f, 0x1000, "text");
 }
 
+/* ---- the fuzzer's seeds, and what is near them ------------------------------------------------------- */
+
+static void run_around(uint8_t *seed, size_t len)
+{
+	static const uint8_t bytes[] = { 0, 1, 0x7f, 0x80, 0xff, '\n', ' ', 'f' };
+
+	for (size_t i = 0; i <= len; i++)
+		assert_int_equal(LLVMFuzzerTestOneInput(seed, i), 0);
+	for (size_t i = 0; i < len; i++) {
+		uint8_t old = seed[i];
+
+		for (size_t k = 0; k < sizeof(bytes); k++) {
+			seed[i] = bytes[k];
+			assert_int_equal(LLVMFuzzerTestOneInput(seed, len), 0);
+		}
+		seed[i] = old;
+	}
+}
+
+static void seeds(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_(strbuf_done) struct strbuf text = {};
+	uint8_t dump[512] = { 100 };
+	ssize_t n;
+
+	assert_int_equal(read_file_at(AT_FDCWD, "tests/fuzz/perf-map/text.map", 4096, &text), 0);
+	run_around((uint8_t *)text.data, text.len);
+	say_header(f, 40);
+	say_load(f, 0x10000, 64, "one");
+	say_load(f, 0x10020, 64, "two");
+	n = pread(f->fd, dump + 1, sizeof(dump) - 1, 0);
+	assert_true(n > 0);
+	run_around(dump, (size_t)n + 1);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -384,6 +419,7 @@ int main(void)
 		TEST(like_a_list),     TEST(it_grows),		TEST(it_is_written_anew),
 		TEST(a_million_lines), TEST(names_without_end), TEST(in_portions),
 		TEST(no_map),	       TEST(jitdump),		TEST(damaged_jitdump),
+		TEST(seeds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
