@@ -220,6 +220,7 @@ static int pack_frames(struct packed *k, const struct dict *d)
 		m->file = f->file;
 		m->line = f->line;
 		m->kind = (Sysprofd__V1__FrameKind)f->kind;
+		m->inlined = (f->flags & FRAME_INLINE) != 0;
 	}
 	return 0;
 }

@@ -103,6 +103,7 @@ static int unpack_frames(struct unpacking *u)
 		    !valid(m->system_name, u->m->n_strings) ||
 		    !valid(m->binary, u->m->n_binaries) || (uint32_t)m->kind > FRAME_MARKER)
 			return -EBADMSG;
+		f.flags |= m->inlined ? FRAME_INLINE : 0;
 		f.binary = u->binaries[m->binary];
 		f.name = u->strings[m->name];
 		f.system_name = u->strings[m->system_name];

@@ -7,6 +7,7 @@
 
 #define MAX_TGIDS 64
 #define NAMES_NS (5 * NSEC_PER_SEC)
+#define LINES_NS (2 * NSEC_PER_SEC)
 
 struct record_session {
 	uint64_t id;
@@ -109,6 +110,18 @@ int manager_record_start(void *ctx, double hz, const struct selection *sel,
 	return 0;
 }
 
+/* Somebody waits for this recording, and for nothing else: it gets what history does without. */
+static void add_lines(struct manager *m, struct filled *f)
+{
+	_cleanup_(inlines_done) struct inlines lines;
+
+	inlines_init(&lines, f->bucket->dict);
+	symbolizer_lines(m->symbolizer, &lines, f->binary_keys, f->n_keys,
+			 mono_now_ns() + LINES_NS);
+	/* Without memory the stacks stay as they are. */
+	(void)inlines_expand(&lines, f->bucket);
+}
+
 static int finish(struct manager *m, struct record_session *s, struct profile **ret)
 {
 	struct filled f = {};
@@ -122,6 +135,7 @@ static int finish(struct manager *m, struct record_session *s, struct profile **
 		return r;
 	symbolizer_name(m->symbolizer, f.bucket->dict, f.binary_keys, f.n_keys,
 			mono_now_ns() + NAMES_NS);
+	add_lines(m, &f);
 	r = query_bucket(f.bucket, &s->selection, ret);
 	filled_done(&f);
 	return r;

@@ -303,7 +303,7 @@ int64_t dict_append_binary(struct dict *d, const struct binary *b)
 
 static bool known_by_name(const struct frame *f)
 {
-	return f->kind == FRAME_MARKER || f->kind == FRAME_JIT;
+	return f->kind == FRAME_MARKER || f->kind == FRAME_JIT || (f->flags & FRAME_INLINE);
 }
 
 static bool frame_equal(const void *ctx, uint32_t id, const void *key)
@@ -311,6 +311,7 @@ static bool frame_equal(const void *ctx, uint32_t id, const void *key)
 	const struct frame *a = &((const struct dict *)ctx)->frames[id], *b = key;
 
 	return a->binary == b->binary && a->offset == b->offset && a->kind == b->kind &&
+	       ((a->flags ^ b->flags) & FRAME_INLINE) == 0 &&
 	       (!known_by_name(a) || a->name == b->name);
 }
 

@@ -67,7 +67,7 @@ enum frame_kind {
 
 enum frame_flags {
 	FRAME_NAMED = 1, /* name is the final word (it may be 0: no symbol covers the offset) */
-	FRAME_INLINE = 2, /* reserved for inlined frames */
+	FRAME_INLINE = 2, /* inlined into the frame before it in the stack, at the same place */
 };
 
 struct frame {
@@ -163,7 +163,7 @@ int dict_copy(const struct dict *d, struct dict **ret);
 /*
  * Each returns the id of the equal element, adding it when new; -ENOMEM or -ENOSPC (2^31 elements).
  * Equality: binary: all fields, build_id alone when set; frame: (binary, offset, kind), and the name for
- * markers and JIT; stack: (parent, frame); series: all fields; lock: (pid, address, binary, offset, flags & 1).
+ * markers, JIT and inlined; stack: (parent, frame); series: all fields; lock: (pid, address, binary, offset, flags & 1).
  * When an equal frame or lock exists unnamed and the new one is named, it takes the name.
  */
 int64_t dict_string(struct dict *d, const char *s);

@@ -32,6 +32,8 @@ struct answer {
 
 /* Room for n symbols, all "". */
 int answer_make_symbols(struct answer *a, size_t n);
+/* Both forms of a symbol table's name; the second stays "" when they are the same. */
+int answer_set_names(char **ret_name, char **ret_system_name, const char *system_name);
 
 /* ---- names.c: symbols by file offset ------------------------------------------------------------ */
 
@@ -39,8 +41,21 @@ struct names;
 int names_new(struct names **ret);
 struct names *names_free(struct names *n);
 /* debug: its separate debug file, perhaps. */
+/* The table of a file, with its debug file's symbols when there is one: -ESTALE when that is another's. */
+int names_table(struct names *n, const struct input *file, const struct input *debug,
+		enum elf_want want, struct answer *a, const struct elf_table **ret);
 int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const struct input *file,
 		 const struct input *debug, struct answer *a);
+
+/* ---- lines.c: inlined functions and source lines -------------------------------------------------- */
+
+struct lines;
+int lines_new(struct lines **ret);
+struct lines *lines_free(struct lines *l);
+/* Gives back the memory that the last questions took. */
+void lines_forget(struct lines *l);
+int lines_answer(struct lines *l, const struct elf_table *t, const Sysprofd__V1__ParseRequest *q,
+		 const struct input *program, const struct input *debug, struct answer *a);
 
 /* ---- table.c: unwind tables --------------------------------------------------------------------- */
 

@@ -78,9 +78,8 @@ static void keep_table(struct names *n, const struct input *file, const struct i
 	n->bytes += bytes;
 }
 
-/* The table of a file, with its debug file's symbols when there is one: -ESTALE when that is another's. */
-static int get_table(struct names *n, const struct input *file, const struct input *debug,
-		     enum elf_want want, struct answer *a, const struct elf_table **ret)
+int names_table(struct names *n, const struct input *file, const struct input *debug,
+		enum elf_want want, struct answer *a, const struct elf_table **ret)
 {
 	struct cached_table *c = find_table(n, file, debug, want);
 	_cleanup_(elf_table_free_p) struct elf_table *fresh = NULL;
@@ -102,23 +101,30 @@ static int get_table(struct names *n, const struct input *file, const struct inp
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
-static int set_symbol(Sysprofd__V1__Symbol *s, const char *system_name)
+static int set(char **ret, const char *s)
+{
+	char *copy = strdup(s);
+
+	if (!copy)
+		return -ENOMEM;
+	*ret = copy;
+	return 0;
+}
+
+int answer_set_names(char **ret_name, char **ret_system_name, const char *system_name)
 {
 	char readable[SYMBOL_NAME_MAX], plain[SYMBOL_NAME_MAX];
+	int r;
 
 	symbol_readable_name(system_name, readable);
 	symbol_plain_name(system_name, plain);
-	s->name = strdup(readable);
-	if (!s->name)
-		return -ENOMEM;
-	if (streq(readable, plain))
-		return 0;
-	s->system_name = strdup(plain);
-	if (!s->system_name) {
-		s->system_name = (char *)protobuf_c_empty_string;
-		return -ENOMEM;
-	}
-	return 0;
+	r = set(ret_name, readable);
+	return r < 0 || streq(readable, plain) ? r : set(ret_system_name, plain);
+}
+
+static int set_symbol(Sysprofd__V1__Symbol *s, const char *system_name)
+{
+	return answer_set_names(&s->name, &s->system_name, system_name);
 }
 
 static int find_symbols(const struct elf_table *t, int fd, int debug_fd, enum elf_want want,
@@ -148,11 +154,11 @@ int names_answer(struct names *n, const Sysprofd__V1__ParseRequest *q, const str
 	if (q->n_offsets > HELPER_OFFSETS_MAX)
 		return -EINVAL;
 	if (debug->fd >= 0)
-		r = get_table(n, file, debug, want, a, &t);
+		r = names_table(n, file, debug, want, a, &t);
 	/* A debug file may be anybody's: nothing is lost by it. */
 	if (r < 0) {
 		debug = &none;
-		r = get_table(n, file, debug, want, a, &t);
+		r = names_table(n, file, debug, want, a, &t);
 	}
 	if (r < 0)
 		return r;

@@ -17,6 +17,7 @@
 /* What it keeps from one request to the next. */
 struct parser {
 	struct names *names;
+	struct lines *lines;
 	struct maps *maps;
 	int debug_fd; /* of the message before, or -1 */
 };
@@ -31,6 +32,9 @@ static void answer_done(struct answer *a)
 		if (a->symbols[i].system_name != protobuf_c_empty_string)
 			free(a->symbols[i].system_name);
 	}
+	for (size_t i = 0; i < a->response.n_places; i++)
+		sysprofd__v1__place__free_unpacked(a->response.places[i], NULL);
+	free(a->response.places);
 	free(a->symbols);
 	free(a->pointers);
 	elf_table_free(a->unkept);
@@ -94,6 +98,22 @@ static Sysprofd__V1__ParseStatus status_of(int error)
 	}
 }
 
+static int answer_lines(struct parser *p, const Sysprofd__V1__ParseRequest *q,
+			const struct input *file, const struct input *debug, struct answer *a)
+{
+	const struct input none = { .fd = -1 };
+	const struct elf_table *t;
+	int r = q->n_offsets > HELPER_OFFSETS_MAX
+			? -EINVAL
+			: names_table(p->names, file, &none, ELF_WANT_CODE, a, &t);
+
+	if (r < 0)
+		return r;
+	a->response.build_id = (char *)elf_table_build_id(t);
+	a->response.debug_link = (char *)elf_table_link(t);
+	return lines_answer(p->lines, t, q, file, debug, a);
+}
+
 static int answer_request(struct parser *p, const Sysprofd__V1__ParseRequest *q, int fd,
 			  struct answer *a)
 {
@@ -102,12 +122,16 @@ static int answer_request(struct parser *p, const Sysprofd__V1__ParseRequest *q,
 
 	if (r < 0)
 		return r;
+	if (q->kind != SYSPROFD__V1__PARSE_KIND__PARSE_KIND_LINES)
+		lines_forget(p->lines);
 	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_UNWIND)
 		return table_answer(fd, a);
 	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_PERF_MAP)
 		return maps_answer(p->maps, q, &file, a);
 	if (debug.fd >= 0 && identify(debug.fd, &debug.id) < 0)
 		debug.fd = -1;
+	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_LINES)
+		return answer_lines(p, q, &file, &debug, a);
 	return names_answer(p->names, q, &file, &debug, a);
 }
 
@@ -174,12 +198,14 @@ int parser_main(const char *how)
 	int r;
 
 	if (helper_begin(how, "sysprofd-symbol", HELPER_REQUEST_MAX, &channel, &memory) < 0 ||
-	    names_new(&parser.names) < 0 || maps_new(&parser.maps) < 0 || sandbox_enter(memory) < 0)
+	    names_new(&parser.names) < 0 || lines_new(&parser.lines) < 0 ||
+	    maps_new(&parser.maps) < 0 || sandbox_enter(memory) < 0)
 		return EXIT_FAILURE;
 	do
 		r = turn(&channel, &parser);
 	while (r >= 0);
 	close_fd(parser.debug_fd);
+	lines_free(parser.lines);
 	names_free(parser.names);
 	maps_free(parser.maps);
 	channel_done(&channel);

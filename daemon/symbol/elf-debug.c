@@ -208,9 +208,9 @@ static bool has_crc(int fd, uint32_t want)
 	return crc == want;
 }
 
-static bool belongs(const struct elf_table *t, int fd)
+bool elf_table_owns(const struct elf_table *t, int debug_fd)
 {
-	_cleanup_(elf_end_p) Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
+	_cleanup_(elf_end_p) Elf *elf = elf_begin(debug_fd, ELF_C_READ, NULL);
 	char build_id[2 * ELF_BUILD_ID_MAX + 1];
 
 	if (!elf || elf_kind(elf) != ELF_K_ELF)
@@ -218,12 +218,13 @@ static bool belongs(const struct elf_table *t, int fd)
 	elf_read_build_id(elf, build_id);
 	if (*build_id && *t->build_id)
 		return streq(build_id, t->build_id);
-	return *t->link && has_crc(fd, t->link_crc);
+	return *t->link && has_crc(debug_fd, t->link_crc);
 }
 
 int elf_read_debug_file(struct elf_reader *r)
 {
-	int q = belongs(r->t, r->debug_fd) ? read_other(r, r->debug_fd, STRINGS_DEBUG) : -ESTALE;
+	int q = elf_table_owns(r->t, r->debug_fd) ? read_other(r, r->debug_fd, STRINGS_DEBUG)
+						  : -ESTALE;
 
 	if (q < 0)
 		return q == -ENOMEM ? q : -ESTALE;

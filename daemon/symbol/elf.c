@@ -380,6 +380,11 @@ bool elf_offset_to_vaddr(const struct elf_table *t, uint64_t offset, uint64_t *r
 	return through_segments(t, offset, 0, false, ret);
 }
 
+bool elf_table_vaddr(const struct elf_table *t, uint64_t offset, uint64_t *ret)
+{
+	return through_segments(t, offset, PF_X, false, ret);
+}
+
 /*
  * One page of a file may be mapped by two segments, so the exact range decides. Data behind the file's part
  * of a segment (.bss) has no offset in the file; it counts on from the segment's.
@@ -387,7 +392,7 @@ bool elf_offset_to_vaddr(const struct elf_table *t, uint64_t offset, uint64_t *r
 static bool offset_to_vaddr(const struct elf_table *t, uint64_t offset, uint64_t *ret)
 {
 	if (t->want == ELF_WANT_CODE)
-		return through_segments(t, offset, PF_X, false, ret);
+		return elf_table_vaddr(t, offset, ret);
 	return through_segments(t, offset, PF_W, false, ret) ||
 	       through_segments(t, offset, PF_W, true, ret) || elf_offset_to_vaddr(t, offset, ret);
 }

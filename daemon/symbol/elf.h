@@ -33,6 +33,10 @@ int elf_table_new(int fd, int debug_fd, enum elf_want want, struct elf_table **r
 struct elf_table *elf_table_free(struct elf_table *t);
 DEFINE_CLEANUP(struct elf_table *, elf_table_free)
 
+/* Whether that is the file's debug file. */
+bool elf_table_owns(const struct elf_table *t, int debug_fd);
+/* The address of code in the file, as it was linked. */
+bool elf_table_vaddr(const struct elf_table *t, uint64_t offset, uint64_t *ret);
 size_t elf_table_bytes(const struct elf_table *t);
 const char *elf_table_build_id(const struct elf_table *t); /* hexadecimal or "" */
 /* Of a file without a table. -ENOEXEC: no ELF file. */

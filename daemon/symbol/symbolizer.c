@@ -42,6 +42,7 @@ enum kind {
 	KIND_CODE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_CODE,
 	KIND_DATA = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DATA,
 	KIND_JIT = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_PERF_MAP,
+	KIND_LINES = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_LINES,
 	/* In the cache only: the path of a binary's debug file, "" when it has none. */
 	KIND_DEBUG_FILE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE,
 };
@@ -110,6 +111,7 @@ struct naming {
 	uint64_t deadline;
 	struct item *items;
 	size_t n, cap;
+	struct inlines *inlines; /* for KIND_LINES */
 	int left;
 };
 
@@ -170,11 +172,12 @@ void symbolizer_stats(const struct symbolizer *s, struct symbolizer_stats *ret)
 /* ---- identity --------------------------------------------------------------------------------- */
 
 /* Of what the dictionary takes for one binary: others must not have their names from it. */
-static struct identity identify(const struct naming *n, uint32_t binary)
+static struct identity identify(const struct naming *n, uint32_t binary, enum kind kind)
 {
 	const struct binary *b = &n->dict->binaries[binary];
 	const char *build_id = dict_str(n->dict, b->build_id);
-	uint64_t fields[6] = { b->dev, b->ino, b->generation, b->kind };
+	/* What becomes of a file's lines is none of its names' business. */
+	uint64_t fields[7] = { b->dev, b->ino, b->generation, b->kind, 0, 0, kind == KIND_LINES };
 	XXH128_hash_t h;
 
 	if (*build_id) {
@@ -237,6 +240,17 @@ static void take_symbol(const struct pending *p, const Sysprofd__V1__ParseRespon
 	utf8_sanitize(system_name, SYMBOL_NAME_MAX, y->system_name, strlen(y->system_name));
 }
 
+static void take_place(struct symbolizer *s, const struct pending *p,
+		       const Sysprofd__V1__ParseResponse *m, size_t i, const struct answer_key *key)
+{
+	_cleanup_(strbuf_done) struct strbuf text = {};
+
+	if (i < m->n_places && !contradicts(p->build_id, m->build_id))
+		inlines_write(m->places[i], &text);
+	if (strbuf_error(&text) >= 0)
+		(void)answers_put(&s->answers, key, text.data ?: "", "");
+}
+
 static int take_hints(struct symbolizer *s, const Sysprofd__V1__ParseResponse *m)
 {
 	struct debug_hints *h = &s->hints;
@@ -260,7 +274,7 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 	s->counters.map_entries_dropped += m->entries_dropped;
 	switch (m->status) {
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
-		if (m->n_symbols != p->n)
+		if ((p->kind == KIND_LINES ? m->n_places : m->n_symbols) != p->n)
 			return -EBADMSG;
 		wants = m->wants_debug_file && !p->settled;
 		break;
@@ -279,8 +293,12 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 		struct answer_key key = key_of(&p->binary, p->kind, p->offsets[i], p->turn);
 
 		key.kind |= wants ? RESERVED : 0;
-		take_symbol(p, m, i, name, system_name);
 		/* Without memory the frame stays unnamed and is asked for again. */
+		if (p->kind == KIND_LINES) {
+			take_place(s, p, m, i, &key);
+			continue;
+		}
+		take_symbol(p, m, i, name, system_name);
 		(void)answers_put(&s->answers, &key, name, system_name);
 	}
 	s->counters.cache_bytes = answers_bytes(&s->answers);
@@ -410,6 +428,8 @@ static bool apply(struct naming *n, const struct item *i, const char *name, cons
 	struct lock *lock = i->kind == KIND_DATA ? &n->dict->locks[i->id] : NULL;
 	int64_t id, system_id = 0;
 
+	if (i->kind == KIND_LINES)
+		return inlines_add(n->inlines, i->id, name) >= 0;
 	/* In memory that only adjoins the file's: known by its address, like any other without a file. */
 	if (lock && streq(name, HELPER_NOT_OF_FILE)) {
 		lock->binary = 0;
@@ -453,7 +473,7 @@ static void consider(struct naming *n, uint32_t binary, enum kind kind, uint64_t
 
 	if (!is_wanted(n->dict, binary))
 		return;
-	identity = identify(n, binary);
+	identity = identify(n, binary, kind);
 	if (apply_cached(n, &i, &identity))
 		return;
 	if (ARRAY_GROW(n->items, n->cap, n->n + 1) < 0)
@@ -473,7 +493,18 @@ static int compare_items(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static void collect(struct naming *n)
+static void collect_lines(struct naming *n)
+{
+	/* Inlined functions that are found are added behind. */
+	for (size_t i = 1, n_frames = n->dict->n_frames; i < n_frames; i++) {
+		const struct frame *f = &n->dict->frames[i];
+
+		if (f->kind == FRAME_NATIVE && !(f->flags & FRAME_INLINE))
+			consider(n, f->binary, KIND_LINES, f->offset, (uint32_t)i);
+	}
+}
+
+static void collect_names(struct naming *n)
 {
 	struct dict *d = n->dict;
 
@@ -489,8 +520,6 @@ static void collect(struct naming *n)
 	for (size_t i = 1; i < d->n_locks; i++)
 		if (!(d->locks[i].flags & LOCK_NAMED))
 			consider(n, d->locks[i].binary, KIND_DATA, d->locks[i].offset, (uint32_t)i);
-	if (n->n)
-		qsort(n->items, n->n, sizeof(*n->items), compare_items);
 }
 
 /* A regular file that was opened for reading, or -errno. */
@@ -595,19 +624,20 @@ static bool is_same_file(int a, int b)
 /* Nothing better came: what was taken with reservation holds. */
 static int accept(struct naming *n, const struct batch *b)
 {
-	char name[SYMBOL_NAME_MAX], system_name[SYMBOL_NAME_MAX];
-
 	for (size_t i = 0; i < b->n; i++) {
 		struct answer_key key = key_of(&b->identity, b->items[0].kind, b->offsets[i], 0);
+		_cleanup_free_ char *name = NULL, *system_name = NULL;
 		const char *known, *system;
 
 		key.kind |= RESERVED;
 		if (!answers_get(&n->s->answers, &key, &known, &system))
 			continue;
-		snprintf(name, sizeof(name), "%s", known);
-		snprintf(system_name, sizeof(system_name), "%s", system);
+		/* Adding may move what was found. */
+		name = strdup(known);
+		system_name = strdup(system);
 		key.kind &= ~RESERVED;
-		(void)answers_put(&n->s->answers, &key, name, system_name);
+		if (name && system_name)
+			(void)answers_put(&n->s->answers, &key, name, system_name);
 	}
 	return 0;
 }
@@ -704,7 +734,7 @@ static int name_batch(struct naming *n, struct batch *b)
 /* All items of one binary and kind. */
 static void name_group(struct naming *n, const struct item *items, size_t n_items)
 {
-	struct batch b = { .identity = identify(n, items[0].binary), .fd = -1 };
+	struct batch b = { .identity = identify(n, items[0].binary, items[0].kind), .fd = -1 };
 	int r = 0;
 
 	for (size_t i = 0; i < n_items; i += b.n_items) {
@@ -719,31 +749,52 @@ static void name_group(struct naming *n, const struct item *items, size_t n_item
 	}
 }
 
+static void name_all(struct naming *n)
+{
+	struct symbolizer *s = n->s;
+
+	pthread_mutex_lock(&s->lock);
+	(void)settle(s, n->deadline);
+	s->turn++;
+	if (n->inlines)
+		collect_lines(n);
+	else
+		collect_names(n);
+	if (n->n)
+		qsort(n->items, n->n, sizeof(*n->items), compare_items);
+	for (size_t i = 0, j; i < n->n; i = j) {
+		for (j = i + 1; j < n->n && n->items[j].binary == n->items[i].binary &&
+				n->items[j].kind == n->items[i].kind;
+		     j++)
+			;
+		name_group(n, n->items + i, j - i);
+	}
+	pthread_mutex_unlock(&s->lock);
+	free(n->items);
+}
+
 int symbolizer_name(struct symbolizer *s, struct dict *d, const uint64_t *keys, size_t n_keys,
 		    uint64_t deadline_mono_ns)
 {
 	struct naming n = {
-		.s = s,
-		.dict = d,
-		.keys = keys,
-		.n_keys = n_keys,
-		.deadline = deadline_mono_ns,
+		.s = s, .dict = d, .keys = keys, .n_keys = n_keys, .deadline = deadline_mono_ns
 	};
 
-	pthread_mutex_lock(&s->lock);
-	(void)settle(s, n.deadline);
-	s->turn++;
-	collect(&n);
-	for (size_t i = 0, j; i < n.n; i = j) {
-		for (j = i + 1; j < n.n && n.items[j].binary == n.items[i].binary &&
-				n.items[j].kind == n.items[i].kind;
-		     j++)
-			;
-		name_group(&n, n.items + i, j - i);
-	}
-	pthread_mutex_unlock(&s->lock);
-	free(n.items);
+	name_all(&n);
 	/* Without memory for a name they are nothing, and still no addresses. */
 	(void)jit_settle(d);
 	return n.left;
+}
+
+void symbolizer_lines(struct symbolizer *s, struct inlines *ret, const uint64_t *keys,
+		      size_t n_keys, uint64_t deadline_mono_ns)
+{
+	struct naming n = { .s = s,
+			    .dict = ret->dict,
+			    .keys = keys,
+			    .n_keys = n_keys,
+			    .deadline = deadline_mono_ns,
+			    .inlines = ret };
+
+	name_all(&n);
 }

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "model/profile.h"
+#include "symbol/inlines.h"
 
 struct symbolizer_options {
 	/* Opens the binary behind (key): a new descriptor or -errno. Called without locks held. */
@@ -36,6 +36,13 @@ DEFINE_CLEANUP(struct symbolizer *, symbolizer_free)
  */
 int symbolizer_name(struct symbolizer *s, struct dict *d, const uint64_t *keys, size_t n_keys,
 		    uint64_t deadline_mono_ns);
+
+/*
+ * Adds what is known about inlined functions and source lines of native frames. Costs names nothing: files whose DWARF
+ * kills the helper are poisoned for this alone.
+ */
+void symbolizer_lines(struct symbolizer *s, struct inlines *ret, const uint64_t *keys,
+		      size_t n_keys, uint64_t deadline_mono_ns);
 
 struct symbolizer_stats {
 	uint64_t requests, named, unnamed, crashes, timeouts, poisoned, cache_bytes;

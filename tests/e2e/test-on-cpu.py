@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """On-CPU samples: shares, order of frames, conservation, CPUs that go away."""
+import gzip
 import os
 import subprocess
 import time
@@ -147,6 +148,24 @@ def test_burst_leaves_history_alone(t):
     assert answer["samples"] < 8 * 19 * 2, answer["samples"]
     assert answer["rate_hz"] < 25, answer["rate_hz"]
     assert total > 0
+
+
+def test_recording_tells_inlined_functions(t):
+    """A recording has the functions and lines of DWARF; what is stored has the symbol table's names."""
+    d = t.daemon()
+    p = t.spawn(workload("inlined"), 60)
+    profile = os.path.join(t.directory, "burst.pb.gz")
+    folded = os.path.join(t.directory, "burst.folded")
+    for out in (folded, profile):
+        d.ctl("record", "-F", "99", "-d", "2", "-o", out, "--filter", f"pid={p.pid}")
+    with open(folded) as f:
+        stacks = [line.rsplit(" ", 1) for line in f]
+    inlined = sum(int(n) for s, n in stacks if s.endswith("main;host;inlined_spin"))
+    assert inlined > 0.8 * sum(int(n) for _, n in stacks), stacks
+    raw = gzip.decompress(open(profile, "rb").read())
+    assert b"/workload/inlined.c" in raw
+    names = {r["name"] for r in d.top("--filter", f"pid={p.pid}")["rows"]}
+    assert "host" in names and "inlined_spin" not in names, names
 
 
 def test_burst_of_300_processes(t):
