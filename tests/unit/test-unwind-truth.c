@@ -294,8 +294,8 @@ static void other_machine(void **state)
 		"int f(int x) { int a[100]; g(a); return a[x] + 1; }\n"
 		"int va(int n) { int a[n]; g(a); return a[0]; }\n"
 		"int big(int n) { char a[70000]; return g((int *)a) + a[n]; }\n";
-	static const char *const flags[] = { "", "-mbranch-protection=standard",
-					     "-fno-omit-frame-pointer", "-fomit-frame-pointer" };
+	static const char *const flags[] = { "-mbranch-protection=standard",
+					     "-fomit-frame-pointer" };
 
 	write_file("code.c", code_c);
 	for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
