@@ -171,6 +171,9 @@ class Test:
         r = subprocess.run(list(map(str, args)), stdout=subprocess.PIPE, timeout=timeout, check=True, **kw)
         return json.loads(r.stdout)
 
+    def run_quietly(self, *args, timeout=120):
+        subprocess.run(list(map(str, args)), stdout=subprocess.DEVNULL, timeout=timeout, check=True)
+
     def finish(self, p, timeout=120):
         out, _ = p.communicate(timeout=timeout)
         assert p.returncode == 0, f"workload ended with {p.returncode}"

@@ -21,7 +21,7 @@
 #include "manager/unwinding.h"
 #include "parser/parser.h"
 
-#define SNAPSHOTS 60
+#define SNAPSHOTS 40
 
 struct stack {
 	uint64_t ips[MAX_USER_FRAMES];
@@ -282,7 +282,7 @@ static void compare(struct session *s, const char *name, const char *command)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, __WALL);
 	print_message(
-		"%-10s %3zu stops: %u the same, %u differ, %u partial, %u libdw could not, %u "
+		"%-22s %3zu stops: %u the same, %u differ, %u partial, %u libdw could not, %u "
 		"not recorded\n",
 		name, n, t.same, t.differ, t.partial, t.libdw_failed, t.not_recorded);
 	assert_int_equal(t.differ, 0);
@@ -309,12 +309,55 @@ COMPARE(openssl, "exec openssl speed -seconds 60 -evp chacha20-poly1305")
 COMPARE(sha, "exec openssl speed -seconds 60 sha256 sha512")
 COMPARE(xz, "exec xz -9 -c /dev/urandom")
 
+/* ---- one source, built in many ways -------------------------------------------------------------------------- */
+
+static const struct build {
+	const char *name, *compiler;
+	const char *kinds; /* initials of those that it is tried with */
+} builds[] = {
+	{ "gcc -O2", "gcc -O2", "pvsdP" },
+	{ "gcc -O0 no-pie", "gcc -O0 -no-pie", "v" },
+	{ "gcc -O3 native", "gcc -O3 -march=native -fuse-ld=gold", "vd" },
+	{ "gcc lazy", "gcc -O2 -Wl,-z,lazy -fno-plt -fcf-protection=none", "P" },
+	{ "gcc static", "gcc -O2 -static", "vs" },
+	{ "gcc static-pie", "gcc -O2 -static-pie", "vs" },
+	{ "clang -O2 lld", "clang -O2 -fuse-ld=lld", "vsd" },
+	{ "clang -O3 bfd", "clang -O3 -march=native -no-pie", "v" },
+};
+
+static void test_builds(void **state)
+{
+	char dir[] = "/tmp/test-truth.XXXXXX", command[512], name[64];
+
+	assert_non_null(mkdtemp(dir));
+	for (size_t i = 0; i < ARRAY_SIZE(builds); i++) {
+		snprintf(command, sizeof(command),
+			 "%s -w -fomit-frame-pointer -o %s/u tests/workload/unwind.c -lrt",
+			 builds[i].compiler, dir);
+		assert_int_equal(system(command), 0);
+		for (const char *k = builds[i].kinds; *k; k++) {
+			snprintf(command, sizeof(command), "exec %s/u 60 %s", dir,
+				 *k == 'p'   ? "plain"
+				 : *k == 'v' ? "variable"
+				 : *k == 's' ? "signal"
+				 : *k == 'd' ? "deep"
+					     : "plt");
+			snprintf(name, sizeof(name), "%s (%c)", builds[i].name, *k);
+			compare(*state, name, command);
+		}
+		snprintf(command, sizeof(command), "%s/u", dir);
+		unlink(command);
+	}
+	rmdir(dir);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_python), cmocka_unit_test(test_perl),
 		cmocka_unit_test(test_bash),   cmocka_unit_test(test_openssl),
 		cmocka_unit_test(test_sha),    cmocka_unit_test(test_xz),
+		cmocka_unit_test(test_builds),
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
