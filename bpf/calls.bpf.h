@@ -136,6 +136,7 @@ static __always_inline bool call_was_exec(struct task_struct *task, long ret)
 	return false;
 }
 #define NR_EXECVE(compat) 59
+#define NR_MMAP 9
 
 #elif defined(__TARGET_ARCH_arm64)
 
@@ -223,6 +224,7 @@ static __always_inline bool call_was_exec(struct task_struct *task, long ret)
 	       !BPF_CORE_READ(r, regs[30]);
 }
 #define NR_EXECVE(compat) ((compat) ? 11 : 221)
+#define NR_MMAP 222
 
 #endif
 

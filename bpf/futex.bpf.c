@@ -89,7 +89,7 @@ static __always_inline int futex_add(void *map, struct futex_key *key, u64 ns)
 }
 
 static __always_inline u64 futex_stack(u32 w, struct account *a, struct task_struct *task,
-				       const struct futex_key *key, u64 ns, bool ask)
+				       const struct futex_key *key, u64 ns)
 {
 	struct scratch *s;
 	int slot;
@@ -107,7 +107,7 @@ static __always_inline u64 futex_stack(u32 w, struct account *a, struct task_str
 	}
 	stack_begin(s, w, SOURCE_FUTEX, key->tgid, key->start);
 	stack_user_regs_of_current(s, task);
-	id = stack_send(s, slot, a, ask);
+	id = stack_send(s, slot, a);
 	scratch_release(s);
 	return id;
 }
@@ -142,7 +142,7 @@ static __always_inline u64 futex_word_of_restart(struct task_struct *task)
 
 /* A futex call of the current thread returns, or restart_syscall does. */
 static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,
-					  int nr, long ret, bool ask)
+					  int nr, long ret)
 {
 	struct task_state *t = task_state_of(task, who->tid, false);
 	struct futex_key key = {
@@ -178,7 +178,7 @@ static __always_inline void futex_returns(u32 w, struct task_struct *task, const
 	a->seen++;
 	call_args_of(task, who->compat, &args);
 	futex_describe(&key, &args, nr);
-	key.stack = futex_stack(w, a, task, &key, ns, ask);
+	key.stack = futex_stack(w, a, task, &key, ns);
 	r = w & 1 ? futex_add(&futex_b, &key, ns) : futex_add(&futex_a, &key, ns);
 	if (r)
 		account_refused(a, r);

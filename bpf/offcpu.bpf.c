@@ -222,8 +222,7 @@ static __always_inline void wait_store(u32 w, struct account *a, struct off_cpu_
 
 /* The stack of the current thread, which just resumed. `ctx` is the context of a tracing program. */
 static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
-					struct task_struct *task, const struct off_cpu_key *key,
-					bool ask)
+					struct task_struct *task, const struct off_cpu_key *key)
 {
 	struct scratch *s;
 	int slot;
@@ -242,13 +241,13 @@ static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
 	stack_begin(s, w, SOURCE_OFF_CPU, key->tgid, key->start);
 	s->rec.nr_kernel = kernel_frames(bpf_get_stack(ctx, s->ips, KERNEL_STACK_BYTES, 0));
 	stack_user_regs_of_current(s, task);
-	id = stack_send(s, slot, a, ask);
+	id = stack_send(s, slot, a);
 	scratch_release(s);
 	return id;
 }
 
 /* Takes the note that sched_switch left for the thread that is now current. */
-static __always_inline void resume_noted(void *ctx, struct resume_note *n, bool ask)
+static __always_inline void resume(void *ctx, struct resume_note *n)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct off_cpu_key key = {};
@@ -267,45 +266,33 @@ static __always_inline void resume_noted(void *ctx, struct resume_note *n, bool 
 	key.tid = id;
 	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.task_state = n->task_state;
-	key.stack = resume_stack(ctx, w, a, task, &key, ask);
+	key.stack = resume_stack(ctx, w, a, task, &key);
 	wait_store(w, a, &key, n, BPF_CORE_READ(task, sched_info.run_delay));
 out:
 	n->tid = 0;
 }
 
-static __always_inline int resume(void *ctx, bool ask)
+SEC("tp_btf/sched_exit_tp")
+int BPF_PROG(offcpu_sched_exit, bool is_switch)
 {
 	u32 zero = 0;
 	struct resume_note *n = bpf_map_lookup_elem(&resume_notes, &zero);
 
 	if (n && n->tid)
-		resume_noted(ctx, n, ask);
+		resume(ctx, n);
 	return 0;
-}
-
-SEC("tp_btf/sched_exit_tp")
-int offcpu_sched_exit(void *ctx)
-{
-	return resume(ctx, false);
-}
-
-SEC("tp_btf/sched_exit_tp")
-int offcpu_sched_exit_asking(void *ctx)
-{
-	return resume(ctx, true);
 }
 
 /* Attached to finish_task_switch under the name that it has on this kernel. */
 SEC("kprobe")
 int offcpu_finish_task_switch(void *ctx)
 {
-	return resume(ctx, false);
-}
+	u32 zero = 0;
+	struct resume_note *n = bpf_map_lookup_elem(&resume_notes, &zero);
 
-SEC("kprobe")
-int offcpu_finish_task_switch_asking(void *ctx)
-{
-	return resume(ctx, true);
+	if (n && n->tid)
+		resume(ctx, n);
+	return 0;
 }
 
 /* ---- split capture --------------------------------------------------------------------------------- */
@@ -387,7 +374,7 @@ static __always_inline void split_finish(struct task_struct *task)
 		stack_user_regs_of_current(s, task);
 	else if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD))
 		s->rec.walk_end = WALK_PENDING;
-	key.stack = stack_send(s, slot, a, false);
+	key.stack = stack_send(s, slot, a);
 	scratch_release(s);
 store:
 	wait_store(w, a, &key, &p->note, BPF_CORE_READ(task, sched_info.run_delay));

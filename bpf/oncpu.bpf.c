@@ -70,7 +70,7 @@ static __always_inline bool ip_is_idle(u64 ip)
 }
 
 static __always_inline u64 tick_stack(struct perf_context *ctx, struct task_struct *task, u32 w,
-				      const struct on_cpu_key *key, struct account *a, bool ask)
+				      const struct on_cpu_key *key, struct account *a)
 {
 	int slot = scratch_claim();
 	struct scratch *s;
@@ -92,7 +92,7 @@ static __always_inline u64 tick_stack(struct perf_context *ctx, struct task_stru
 		s->rec.nr_kernel = kernel_frames(bpf_get_stack(ctx, s->ips, KERNEL_STACK_BYTES, 0));
 		stack_user_regs_of_current(s, task);
 	}
-	id = stack_send(s, slot, a, ask);
+	id = stack_send(s, slot, a);
 	scratch_release(s);
 	return id;
 }
@@ -117,7 +117,8 @@ static __always_inline int tick_count(void *map, struct on_cpu_key *key, u64 ns)
 	return 0;
 }
 
-static __always_inline int tick(struct perf_context *ctx, bool ask)
+SEC("perf_event")
+int oncpu_tick(struct perf_context *ctx)
 {
 	u32 w = window, cpu = bpf_get_smp_processor_id();
 	u64 now = bpf_ktime_get_ns(), id = bpf_get_current_pid_tgid();
@@ -146,7 +147,7 @@ static __always_inline int tick(struct perf_context *ctx, bool ask)
 	a->seen++;
 	if (key.tgid)
 		key.start = BPF_CORE_READ(task, group_leader, start_boottime);
-	key.stack = tick_stack(ctx, task, w, &key, a, ask);
+	key.stack = tick_stack(ctx, task, w, &key, a);
 	r = w & 1 ? tick_count(&on_cpu_b, &key, t.weight_ns)
 		  : tick_count(&on_cpu_a, &key, t.weight_ns);
 	if (r) {
@@ -157,16 +158,4 @@ static __always_inline int tick(struct perf_context *ctx, bool ask)
 	a->stored++;
 	a->ns += t.weight_ns;
 	return 0;
-}
-
-SEC("perf_event")
-int oncpu_tick(struct perf_context *ctx)
-{
-	return tick(ctx, false);
-}
-
-SEC("perf_event")
-int oncpu_tick_asking(struct perf_context *ctx)
-{
-	return tick(ctx, true);
 }

@@ -9,7 +9,7 @@
  *	stack_begin(s, w, SOURCE_X, tgid, start);
  *	s->rec.nr_kernel = kernel_frames(bpf_get_stack(ctx, s->ips, KERNEL_STACK_BYTES, 0));
  *	stack_user_regs_of_current(s, task), or fill s->regs and stack_user_regs(s), or neither
- *	id = stack_send(s, slot, a, ask);
+ *	id = stack_send(s, slot, a);
  *	scratch_release(s);
  *
  * The user side is walked by unwind tables: walk.h.
@@ -124,13 +124,6 @@ struct {
 	__type(value, struct unwind_control);
 } unwind_controls SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct unwind_file_key);
-	__type(value, struct unwind_file);
-} unwind_files SEC(".maps");
-
 #define MEMO_ENTRIES 1024
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -170,110 +163,6 @@ static __always_inline struct walk_memo *walk_memo(u64 hash)
 	u32 index = hash & (MEMO_ENTRIES - 1);
 
 	return bpf_map_lookup_elem(&walk_memos, &index);
-}
-
-/* ---- asking the kernel for a mapping (bpf_find_vma: 5.17) ---------------------------------------------- */
-
-struct vma_context {
-	u32 slot;
-	u32 found; /* an executable mapping */
-	struct unwind_file_key key;
-	u64 offset; /* in the file, of the mapping's first byte */
-};
-
-static __always_inline u64 inode_changed_ns(const struct inode *inode)
-{
-	const struct inode___before_6_11 *older = (const void *)inode;
-	const struct inode___before_6_6 *old = (const void *)inode;
-
-	/* The highest bit of the nanoseconds says that somebody has asked for them (6.13). */
-	if (bpf_core_field_exists(inode->i_ctime_sec))
-		return BPF_CORE_READ(inode, i_ctime_sec) * 1000000000ULL +
-		       (BPF_CORE_READ(inode, i_ctime_nsec) & 0x7fffffff);
-	if (bpf_core_field_exists(older->__i_ctime))
-		return BPF_CORE_READ(older, __i_ctime.tv_sec) * 1000000000ULL +
-		       BPF_CORE_READ(older, __i_ctime.tv_nsec);
-	return BPF_CORE_READ(old, i_ctime.tv_sec) * 1000000000ULL +
-	       BPF_CORE_READ(old, i_ctime.tv_nsec);
-}
-
-static long on_vma(struct task_struct *task, struct vm_area_struct *vma, void *context)
-{
-	struct vma_context *c = context;
-	struct scratch *s = scratch_at(c->slot);
-	struct file *file;
-	struct inode *inode;
-
-	if (!s || !(vma->vm_flags & VM_EXEC))
-		return 0;
-	c->found = 1;
-	s->walk.at.start = vma->vm_start;
-	s->walk.at.end = vma->vm_end;
-	s->walk.at.root = 0;
-	s->walk.at.lack = UNWIND_LACK_PENDING;
-	file = vma->vm_file;
-	if (!file) {
-		if ((u64)BPF_CORE_READ(vma, vm_mm, context.vdso) != vma->vm_start)
-			s->walk.at.lack = UNWIND_LACK_CODE;
-		return 0;
-	}
-	inode = BPF_CORE_READ(file, f_inode);
-	c->key.ino = BPF_CORE_READ(inode, i_ino);
-	c->key.size = BPF_CORE_READ(inode, i_size);
-	c->key.changed_ns = inode_changed_ns(inode);
-	c->key.dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	c->offset = vma->vm_pgoff * page_size;
-	return 0;
-}
-
-/* Of the current task, in whose memory all walks go. */
-__noinline int walk_vma(u32 slot)
-{
-	struct scratch *s = scratch_at(slot);
-	struct vma_context c = { .slot = slot };
-	const struct unwind_file *f;
-	long r;
-
-	if (!s)
-		return WALK_VMA_BUSY;
-	r = bpf_find_vma(bpf_get_current_task_btf(), lookup_pc(&s->walk), on_vma, &c, 0);
-	if (!c.found)
-		return r == -2 /* ENOENT */ || !r ? WALK_VMA_NONE : WALK_VMA_BUSY;
-	if (s->walk.at.lack == UNWIND_LACK_CODE)
-		return 0;
-	f = bpf_map_lookup_elem(&unwind_files, &c.key);
-	if (!f)
-		return 0;
-	s->walk.at.lack = UNWIND_LACK_CFI;
-#pragma unroll
-	for (u32 i = 0; i < UNWIND_FILE_SEGMENTS; i++) {
-		u64 offset = f->segment[i].offset;
-
-		if (i >= f->n || c.offset >= offset + f->segment[i].size ||
-		    c.offset + (s->walk.at.end - s->walk.at.start) <= offset)
-			continue;
-		s->walk.at.delta = s->walk.at.start - (f->segment[i].pc + c.offset - offset);
-		s->walk.at.root = f->root;
-	}
-	return 0;
-}
-
-__noinline int walk_step_asking(u32 slot)
-{
-	return walk_one(slot, true);
-}
-
-__noinline int walk_user_asking(u32 slot)
-{
-	struct scratch *s = scratch_at(slot);
-
-	if (!s || !walk_begins(s))
-		return 0;
-	for (int i = 0; i <= MAX_USER_FRAMES; i++) {
-		if (walk_step_asking(slot))
-			return 0;
-	}
-	return 0;
 }
 
 /* Finds the process's mappings. */
@@ -361,10 +250,9 @@ static __always_inline u32 kernel_frames(long bytes)
 
 /*
  * Walks the user side if registers were given, and sends the stack unless this window has it already. Returns
- * its id, or STACK_ID_NONE when it could not be sent, counted in `a`. `ask` is a constant: programs come in two
- * forms, of which those that ask the kernel for mappings are loaded where it can be asked.
+ * its id, or STACK_ID_NONE when it could not be sent, counted in `a`.
  */
-static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct account *a, bool ask)
+static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct account *a)
 {
 	struct seen_entry *e;
 	u32 index, check, n;
@@ -372,10 +260,7 @@ static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct accoun
 
 	hash_add(&s->walk, (u64)s->rec.tgid << 32 | s->rec.nr_kernel);
 	hash_kernel(slot);
-	if (ask)
-		walk_user_asking(slot);
-	else
-		walk_user(slot);
+	walk_user(slot);
 	hash_add(&s->walk, s->rec.walk_end);
 	id = hash_finish(s->walk.hash) & hash_mask;
 	if (id == STACK_ID_NONE)

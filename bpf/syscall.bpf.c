@@ -104,18 +104,29 @@ static __always_inline u32 call_key(int nr, long ret, bool compat)
 	return SYSCALL_KEY(abi, number, err);
 }
 
-/* A call of the current thread returns `ret`. */
-static __always_inline int call_returns(int nr, long ret, bool ask)
+static __always_inline void young_mapped(struct task_struct *task, const struct caller *who,
+					 long ret)
+{
+	struct call_args args;
+
+	call_args_of(task, false, &args);
+	young_maps(bpf_get_current_task_btf(), who->tgid, who->start, args.arg[2], ret);
+}
+
+/* A call of the current thread returns `ret`. `young`, a constant: new mappings are noted. */
+static __always_inline int call_returns(int nr, long ret, bool young)
 {
 	struct task_struct *task;
 	struct caller who;
 	u32 w = window;
 
 	task = caller_current(&who);
+	if (young && nr == NR_MMAP && !who.compat)
+		young_mapped(task, &who, ret);
 	if (off_cpu_enabled && resume_hook == RESUME_SPLIT)
 		split_returns(task, who.tid);
 	if (futex_enabled && (nr_is_futex_wait(nr, who.compat) || nr_is_restart(nr, who.compat)))
-		futex_returns(w, task, &who, nr, ret, ask);
+		futex_returns(w, task, &who, nr, ret);
 	if (!syscalls_enabled || (!ret && nr_returns_twice(nr, who.compat)))
 		return 0;
 	if (nr == -1 && call_was_exec(task, ret))
@@ -131,7 +142,7 @@ int BPF_PROG(syscall_exit, struct pt_regs *regs, long ret)
 }
 
 SEC("tp_btf/sys_exit")
-int BPF_PROG(syscall_exit_asking, struct pt_regs *regs, long ret)
+int BPF_PROG(syscall_exit_young, struct pt_regs *regs, long ret)
 {
 	return call_returns(regs_nr(regs), ret, true);
 }
@@ -150,7 +161,7 @@ int syscall_exit_classic(struct sys_exit_event *ctx)
 }
 
 SEC("tp/raw_syscalls/sys_exit")
-int syscall_exit_classic_asking(struct sys_exit_event *ctx)
+int syscall_exit_classic_young(struct sys_exit_event *ctx)
 {
 	return call_returns(ctx->id, ctx->ret, true);
 }

@@ -179,6 +179,22 @@ struct unwind_file {
 };
 SHARED_ASSERT(sizeof(struct unwind_file) == 8 + UNWIND_FILE_SEGMENTS * 24);
 
+/* Mappings of a process that the programs have noted: the daemon may not know them yet. Written by the programs alone. */
+#define UNWIND_YOUNG_MAPPINGS 24
+struct unwind_young_mapping {
+	u64 start, end;
+	u64 offset; /* in the file */
+	struct unwind_file_key file;
+};
+SHARED_ASSERT(sizeof(struct unwind_young_mapping) == 56);
+
+struct unwind_young {
+	u32 n;
+	u32 pad;
+	struct unwind_young_mapping mapping[UNWIND_YOUNG_MAPPINGS];
+};
+SHARED_ASSERT(sizeof(struct unwind_young) == 8 + UNWIND_YOUNG_MAPPINGS * 56);
+
 /* One value, written by the daemon. */
 struct unwind_control {
 	u32 epoch; /* raised when a rule or a node may be used anew: what was cached before is void */

@@ -8,8 +8,8 @@
  *	int walk_rule(u32 rule, struct unwind_rule *)	0, or -1
  *	int walk_read(void *to, u32 size, u64 from)	user memory: 0, or an error
  *	struct walk_memo *walk_memo(u64 hash)		a cache of rules by address, or NULL
- *	int walk_vma(u32 slot)				asks the kernel for the mapping of an address that is in none
- *							known: 0 and it is in walk.at; WALK_VMA_NONE, WALK_VMA_BUSY
+ *	int walk_young(u32 slot)			finds a mapping that the daemon does not know of yet, into walk.at: 0,
+ *							or 1
  *	WALK_FN, WALK_CONST, WALK_UNROLL		how its parts and constants are defined, and loops of few turns
  *	unwinding, user_ip_mask				whether there are tables; the bits of an address
  *
@@ -28,9 +28,6 @@
 #pragma once
 
 #include "regs.h"
-
-#define WALK_VMA_NONE 1
-#define WALK_VMA_BUSY 2 /* or nobody can be asked */
 
 #define MAX_FRAMES (MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
 #define WALK_WORDS 34
@@ -53,7 +50,7 @@ struct walk {
 	u32 epoch;
 	u8 exact; /* ip is of an instruction that has not run, not a return address */
 	u8 known; /* all of scratch.regs are this frame's */
-	u8 doubtful; /* went by frame pointers where a table should have been */
+	u8 doubtful; /* went by frame pointers where a table should have been: enum walk_end says why */
 	u8 pad;
 	struct unwind_process space; /* node 0: its mappings are not known */
 	struct unwind_mapping at; /* of the last address that was looked up in mappings */
@@ -76,7 +73,7 @@ static __always_inline const void *walk_node(u32 node);
 static __always_inline int walk_rule(u32 rule, struct unwind_rule *ret);
 static __always_inline int walk_read(void *to, u32 size, u64 from);
 static __always_inline struct walk_memo *walk_memo(u64 hash);
-WALK_FN int walk_vma(u32 slot);
+WALK_FN int walk_young(u32 slot);
 
 /* ---- identity --------------------------------------------------------------------------------------- */
 
@@ -260,7 +257,7 @@ WALK_FN int walk_row(u32 slot)
 #define WALK_UNKNOWN -2 /* nobody knows */
 
 /* Finds the rule of the frame's address in walk.rule: 0, or one of the above. */
-static __always_inline int walk_find(u32 slot, struct scratch *s, bool ask)
+static __always_inline int walk_find(u32 slot, struct scratch *s)
 {
 	struct walk_memo *m = NULL;
 	u64 key = 0;
@@ -280,11 +277,8 @@ static __always_inline int walk_find(u32 slot, struct scratch *s, bool ask)
 		}
 	}
 	if (walk_mapping(slot)) {
-		int r = ask ? walk_vma(slot) : WALK_VMA_BUSY;
-
-		if (r)
-			return r == WALK_VMA_NONE || s->walk.space.node ? WALK_NOWHERE
-									: WALK_UNKNOWN;
+		if (walk_young(slot))
+			return s->walk.space.node ? WALK_NOWHERE : WALK_UNKNOWN;
 		/* Not to be remembered: what it says of a file holds for this moment. */
 		m = NULL;
 	}
@@ -532,17 +526,18 @@ static __always_inline u8 lack_end(int lack)
 }
 
 /* One frame. 1 when the walk is over; rec.walk_end says why. */
-static __always_inline int walk_one(u32 slot, bool ask)
+WALK_FN int walk_step(u32 slot)
 {
 	struct scratch *s = scratch_at(slot);
 	bool leaf;
+	u8 why;
 	int r;
 
 	if (!s)
 		return 1;
 	leaf = s->rec.nr_user == 0;
 	/* Processes of 32 bits are walked by their frame pointers alone. */
-	r = s->walk.word == 8 ? walk_find(slot, s, ask) : WALK_LACKS + UNWIND_LACK_CFI;
+	r = s->walk.word == 8 ? walk_find(slot, s) : WALK_LACKS + UNWIND_LACK_CFI;
 	if (r == WALK_NOWHERE && !leaf) {
 		s->rec.walk_end = WALK_NO_MAPPING;
 		return 1;
@@ -553,45 +548,32 @@ static __always_inline int walk_one(u32 slot, bool ask)
 	}
 	if (r == 0)
 		return walk_up(slot);
-	if (r < 0) {
-		s->walk.doubtful = unwinding;
-		return walk_frame_pointer(s, r == WALK_NOWHERE ? WALK_NO_MAPPING : WALK_NO_PROCESS,
-					  s->walk.exact);
-	}
-	r -= WALK_LACKS;
-	if (r != UNWIND_LACK_CFI && r != UNWIND_LACK_CODE)
-		s->walk.doubtful = 1;
-	return walk_frame_pointer(s, lack_end(r), s->walk.exact);
-}
-
-WALK_FN int walk_step(u32 slot)
-{
-	return walk_one(slot, false);
-}
-
-/* True when there is something to walk. */
-static __always_inline bool walk_begins(struct scratch *s)
-{
-	if (!s->walk.word)
-		return false;
-	s->rec.walk_end = WALK_NO_REGS;
-	if (!user_ip_valid(s->walk.ip))
-		return false;
-	s->walk.exact = 1;
-	s->walk.doubtful = 0;
-	s->walk.at.start = s->walk.at.end = 0;
-	return true;
+	why = r == WALK_NOWHERE	  ? WALK_NO_MAPPING
+	      : r == WALK_UNKNOWN ? WALK_NO_PROCESS
+				  : lack_end(r - WALK_LACKS);
+	if (why != WALK_NO_ROW && why != WALK_RUNTIME_CODE && !s->walk.doubtful && unwinding)
+		s->walk.doubtful = why;
+	return walk_frame_pointer(s, why, s->walk.exact);
 }
 
 WALK_FN int walk_user(u32 slot)
 {
 	struct scratch *s = scratch_at(slot);
 
-	if (!s || !walk_begins(s))
+	if (!s || !s->walk.word)
 		return 0;
+	s->rec.walk_end = WALK_NO_REGS;
+	if (!user_ip_valid(s->walk.ip))
+		return 0;
+	s->walk.exact = 1;
+	s->walk.doubtful = 0;
+	s->walk.at.start = s->walk.at.end = 0;
 	for (int i = 0; i <= MAX_USER_FRAMES; i++) {
 		if (walk_step(slot))
-			return 0;
+			break;
 	}
+	/* Why it could not be right is why it is not: where it went astray then says nothing. */
+	if (s->walk.doubtful && s->rec.walk_end != WALK_LIMIT)
+		s->rec.walk_end = s->walk.doubtful;
 	return 0;
 }

@@ -99,11 +99,25 @@ static uint32_t power_of_two(double n)
 
 static bool map_is_shared(const struct sysprofd_bpf *skel, const struct bpf_map *m)
 {
-	return m == skel->maps.ring || m == skel->maps.seen || m == skel->maps.accounts ||
-	       m == skel->maps.scratches || m == skel->maps.walk_memos ||
-	       m == skel->maps.unwind_processes || m == skel->maps.unwind_nodes ||
-	       m == skel->maps.unwind_rules || m == skel->maps.unwind_controls ||
-	       m == skel->maps.unwind_files || bpf_map__is_internal(m);
+	const struct bpf_map *const shared[] = {
+		skel->maps.ring,
+		skel->maps.seen,
+		skel->maps.accounts,
+		skel->maps.scratches,
+		skel->maps.walk_memos,
+		skel->maps.young_scratch,
+		skel->maps.unwind_processes,
+		skel->maps.unwind_nodes,
+		skel->maps.unwind_rules,
+		skel->maps.unwind_controls,
+		skel->maps.unwind_files,
+		skel->maps.unwind_young,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(shared); i++)
+		if (m == shared[i])
+			return true;
+	return bpf_map__is_internal(m);
 }
 
 static int leave_all_out(struct sysprofd_bpf *skel)
@@ -140,6 +154,9 @@ static int use_tables(struct collector *c)
 		r = bpf_map__reuse_fd(skel->maps.unwind_rules, t->rules);
 	if (r == 0)
 		r = bpf_map__reuse_fd(skel->maps.unwind_controls, t->controls);
+	if (r == 0)
+		r = bpf_map__reuse_fd(skel->maps.unwind_young, t->young);
+	hooks_use_young(c);
 	return r;
 }
 
@@ -399,6 +416,7 @@ static int find_programs(struct collector *c)
 
 static void attach(struct collector *c)
 {
+	hooks_attach_young(c);
 	for (int s = 0; s < SOURCE_N; s++) {
 		struct source_run *run = &c->sources[s];
 		int r;

@@ -12,6 +12,9 @@
 #include "collect/internal.h"
 #include "collect/types.h"
 
+#define YOUNG_PROCESSES \
+	1024 /* whose new mappings are noted; those that began long ago are known by then */
+
 /* ---- what the kernel has -------------------------------------------------------------------------- */
 
 static bool struct_has(const struct kernel_types *types, const char *name, const char *member)
@@ -186,16 +189,15 @@ int hooks_attach_switch(struct collector *c)
 
 int hooks_attach_resume(struct collector *c, enum resume_hook hook)
 {
-	struct bpf_link **link;
+	struct sysprofd_bpf *skel = c->skel;
 
 	switch (hook) {
 	case RESUME_SCHED_EXIT:
-		return attach_once(*PROGRAM(c, offcpu_sched_exit), LINK(c, offcpu_sched_exit));
+		return attach_once(skel->progs.offcpu_sched_exit, &skel->links.offcpu_sched_exit);
 	case RESUME_KPROBE:
-		link = LINK(c, offcpu_finish_task_switch);
-		*link = bpf_program__attach_kprobe(*PROGRAM(c, offcpu_finish_task_switch), false,
-						   c->hooks.finish_task_switch);
-		return *link ? 0 : negative_errno();
+		skel->links.offcpu_finish_task_switch = bpf_program__attach_kprobe(
+			skel->progs.offcpu_finish_task_switch, false, c->hooks.finish_task_switch);
+		return skel->links.offcpu_finish_task_switch ? 0 : negative_errno();
 	case RESUME_SPLIT:
 		return hooks_attach_sys_exit(c);
 	}
@@ -204,29 +206,71 @@ int hooks_attach_resume(struct collector *c, enum resume_hook hook)
 
 /* ---- the return of a system call ---------------------------------------------------------------------- */
 
+/* Each program has two forms: one notes new mappings beside. */
+static bool notes_young(const struct collector *c)
+{
+	return c->o.tables && c->hooks.find_vma && !c->o.burst;
+}
+
+static struct bpf_program *sys_exit_program(const struct collector *c, bool classic,
+					    struct bpf_link ***ret)
+{
+	struct sysprofd_bpf *skel = c->skel;
+
+	if (notes_young(c)) {
+		*ret = classic ? &skel->links.syscall_exit_classic_young
+			       : &skel->links.syscall_exit_young;
+		return classic ? skel->progs.syscall_exit_classic_young
+			       : skel->progs.syscall_exit_young;
+	}
+	*ret = classic ? &skel->links.syscall_exit_classic : &skel->links.syscall_exit;
+	return classic ? skel->progs.syscall_exit_classic : skel->progs.syscall_exit;
+}
+
 int hooks_use_sys_exit(struct collector *c)
 {
+	struct bpf_link **link;
 	int r = hooks_probe(c);
 
 	if (r < 0)
 		return r;
 	if (c->hooks.classic)
-		use_program(*PROGRAM(c, syscall_exit_classic));
+		use_program(sys_exit_program(c, true, &link));
 	/* Also there, for a host without tracefs. */
-	use_program(*PROGRAM(c, syscall_exit));
+	use_program(sys_exit_program(c, false, &link));
 	return 0;
 }
 
 int hooks_attach_sys_exit(struct collector *c)
 {
-	struct bpf_link **classic = LINK(c, syscall_exit_classic);
+	struct bpf_link **link, **classic_link;
+	struct bpf_program *p = sys_exit_program(c, false, &link),
+			   *classic = sys_exit_program(c, true, &classic_link);
 
-	if (*LINK(c, syscall_exit) || *classic)
+	if (*link || *classic_link)
 		return 0;
 	if (c->hooks.classic) {
-		if (attach_once(*PROGRAM(c, syscall_exit_classic), classic) == 0)
+		if (attach_once(classic, classic_link) == 0)
 			return 0;
 		c->hooks.no_tracefs = true;
 	}
-	return attach_once(*PROGRAM(c, syscall_exit), LINK(c, syscall_exit));
+	return attach_once(p, link);
+}
+
+/* ---- new mappings -------------------------------------------------------------------------------------- */
+
+void hooks_use_young(struct collector *c)
+{
+	if (!notes_young(c))
+		return;
+	use_program(c->skel->progs.young_exec);
+	use_program(c->skel->progs.young_fork);
+}
+
+void hooks_attach_young(struct collector *c)
+{
+	if (!notes_young(c))
+		return;
+	(void)attach_once(c->skel->progs.young_exec, &c->skel->links.young_exec);
+	(void)attach_once(c->skel->progs.young_fork, &c->skel->links.young_fork);
 }

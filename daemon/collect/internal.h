@@ -79,7 +79,7 @@ struct hooks {
 	bool sched_exit; /* there is sched_exit_tp */
 	bool classic; /* count calls at the classic tracepoint */
 	bool no_tracefs; /* which could not be attached */
-	bool find_vma; /* the kernel can be asked for a mapping (5.17) */
+	bool find_vma; /* a program can ask for a mapping (5.17) */
 	const char *finish_task_switch; /* its symbol, where there are kprobes; or NULL */
 };
 
@@ -147,19 +147,15 @@ uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source
 #define WALKS_PER_SECOND 1000 /* per CPU, where options leave it open */
 
 int hooks_probe(struct collector *c);
-/* Of a program's two forms the one for this kernel: with tables, and where it can be asked, the one that asks. */
-#define PROGRAM(c, name)                                                        \
-	((c)->o.tables && (c)->hooks.find_vma ? &(c)->skel->progs.name##_asking \
-					      : &(c)->skel->progs.name)
-#define LINK(c, name)                                                           \
-	((c)->o.tables && (c)->hooks.find_vma ? &(c)->skel->links.name##_asking \
-					      : &(c)->skel->links.name)
 /* _use before load, _attach after it; each may be called by several sources. */
 int hooks_use_switch(struct collector *c);
 int hooks_attach_switch(struct collector *c);
 int hooks_attach_resume(struct collector *c, enum resume_hook hook);
 int hooks_use_sys_exit(struct collector *c);
 int hooks_attach_sys_exit(struct collector *c);
+/* New mappings, for the walks; where they cannot be noted, new programs have partial stacks for a while. */
+void hooks_use_young(struct collector *c);
+void hooks_attach_young(struct collector *c);
 
 /* ---- ring.c --------------------------------------------------------------------------------------- */
 

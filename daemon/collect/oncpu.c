@@ -86,7 +86,7 @@ static int event_open(struct collector *c, unsigned cpu)
 	fd = perf_open(o, cpu, period_argument(o, hz));
 	if (fd < 0)
 		return fd;
-	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(*PROGRAM(c, oncpu_tick))) < 0)
+	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(c->skel->progs.oncpu_tick)) < 0)
 		return negative_errno();
 	tick->period = NSEC_PER_SEC / hz;
 	tick->redrawn = tick->opened = mono_now_ns();
@@ -224,7 +224,7 @@ static int oncpu_configure(struct collector *c)
 		       sizeof(c->o.places->idle));
 		skel->rodata->nr_idle_ranges = (uint32_t)c->o.places->n_idle;
 	}
-	use_program(*PROGRAM(c, oncpu_tick));
+	use_program(skel->progs.oncpu_tick);
 	r = use_map(skel->maps.on_cpu_a, entries);
 	if (r == 0)
 		r = use_map(skel->maps.on_cpu_b, entries);

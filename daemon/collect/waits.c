@@ -635,9 +635,9 @@ static int use_resume_hook(struct collector *c, enum resume_hook hook)
 
 	skel->rodata->resume_hook = hook;
 	if (hook == RESUME_SCHED_EXIT)
-		use_program(*PROGRAM(c, offcpu_sched_exit));
+		use_program(skel->progs.offcpu_sched_exit);
 	else if (hook == RESUME_KPROBE)
-		use_program(*PROGRAM(c, offcpu_finish_task_switch));
+		use_program(skel->progs.offcpu_finish_task_switch);
 	else
 		r = hooks_use_sys_exit(c);
 	if (hook == RESUME_SPLIT && r == 0)

@@ -190,6 +190,7 @@ int unwinding_new(struct process_table *processes, const char *cache, uint64_t m
 	u->tables = (struct walk_tables){
 		.processes = maps.processes,
 		.files = maps.files,
+		.young = maps.young,
 		.nodes = maps.nodes,
 		.rules = maps.rules,
 		.controls = maps.controls,

@@ -73,7 +73,7 @@ struct unwinder {
 	pthread_mutex_t lock;
 	uint32_t processes_max;
 	uint64_t memory_max;
-	int processes_fd, files_fd, controls_fd;
+	int processes_fd, files_fd, young_fd, controls_fd;
 	struct unwind_control *control; /* the map's memory */
 	struct pool *pool;
 	struct rules *rules;

@@ -8,6 +8,8 @@
 
 #define MEMORY_DEFAULT (64ULL << 20)
 #define PROCESSES_DEFAULT 16384
+#define YOUNG_MAX \
+	1024 /* processes with noted mappings; those that began before them are known by then */
 #define FILES_MAX 4096 /* tables that are found by their file */
 
 static int make_maps(struct unwinder *u)
@@ -25,6 +27,11 @@ static int make_maps(struct unwinder *u)
 				     sizeof(struct unwind_file_key), sizeof(struct unwind_file),
 				     FILES_MAX, NULL);
 	if (u->files_fd < 0)
+		return negative_errno();
+	u->young_fd = bpf_map_create(BPF_MAP_TYPE_LRU_HASH, "unwind_young",
+				     sizeof(struct unwind_process_key), sizeof(struct unwind_young),
+				     YOUNG_MAX, NULL);
+	if (u->young_fd < 0)
 		return negative_errno();
 	u->controls_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "unwind_control", sizeof(uint32_t),
 					sizeof(struct unwind_control), 1, &mapped);
@@ -46,7 +53,7 @@ int unwinder_new(const struct unwinder_options *o, struct unwinder **ret)
 	if (!u)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
-	u->processes_fd = u->files_fd = u->controls_fd = -1;
+	u->processes_fd = u->files_fd = u->young_fd = u->controls_fd = -1;
 	u->processes_max = o->processes_max ?: PROCESSES_DEFAULT;
 	u->memory_max = o->memory_max ?: MEMORY_DEFAULT;
 	TAILQ_INIT(&u->wanted);
@@ -96,6 +103,7 @@ struct unwinder *unwinder_free(struct unwinder *u)
 		munmap(u->control, sizeof(*u->control));
 	close_fd(u->processes_fd);
 	close_fd(u->files_fd);
+	close_fd(u->young_fd);
 	close_fd(u->controls_fd);
 	pthread_mutex_destroy(&u->lock);
 	free(u);
@@ -107,6 +115,7 @@ void unwinder_maps(const struct unwinder *u, struct unwinder_maps *ret)
 	*ret = (struct unwinder_maps){
 		.processes = u->processes_fd,
 		.files = u->files_fd,
+		.young = u->young_fd,
 		.nodes = pool_fd(u->pool),
 		.rules = rules_fd(u->rules),
 		.controls = u->controls_fd,

@@ -30,7 +30,7 @@ DEFINE_CLEANUP(struct unwinder *, unwinder_free)
 
 /* The maps for collectors, valid as long as the unwinder. */
 struct unwinder_maps {
-	int processes, files, nodes, rules, controls;
+	int processes, files, young, nodes, rules, controls;
 };
 void unwinder_maps(const struct unwinder *u, struct unwinder_maps *ret);
 
