@@ -124,6 +124,13 @@ struct {
 	__type(value, struct unwind_control);
 } unwind_controls SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct unwind_process_key);
+	__type(value, struct unwind_young);
+} unwind_young SEC(".maps");
+
 #define MEMO_ENTRIES 1024
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -177,6 +184,12 @@ static __always_inline void stack_space(struct scratch *s)
 	if (!unwinding)
 		return;
 	p = bpf_map_lookup_elem(&unwind_processes, &key);
+	if (!p) {
+		const struct unwind_young *y = bpf_map_lookup_elem(&unwind_young, &key);
+
+		if (y && y->parent.tgid)
+			p = bpf_map_lookup_elem(&unwind_processes, &y->parent);
+	}
 	c = bpf_map_lookup_elem(&unwind_controls, &zero);
 	if (!p || !c)
 		return;

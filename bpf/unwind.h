@@ -189,11 +189,13 @@ struct unwind_young_mapping {
 SHARED_ASSERT(sizeof(struct unwind_young_mapping) == 56);
 
 struct unwind_young {
+	struct unwind_process_key
+		parent; /* forked from it, and no other program yet; tgid 0: none */
 	u32 n;
 	u32 pad;
 	struct unwind_young_mapping mapping[UNWIND_YOUNG_MAPPINGS];
 };
-SHARED_ASSERT(sizeof(struct unwind_young) == 8 + UNWIND_YOUNG_MAPPINGS * 56);
+SHARED_ASSERT(sizeof(struct unwind_young) == 24 + UNWIND_YOUNG_MAPPINGS * 56);
 
 /* One value, written by the daemon. */
 struct unwind_control {

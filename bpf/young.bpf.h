@@ -8,13 +8,6 @@
 #pragma once
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1);
-	__type(key, struct unwind_process_key);
-	__type(value, struct unwind_young);
-} unwind_young SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
@@ -158,26 +151,36 @@ static __always_inline void young_begins(struct task_struct *task, u64 entry)
 	if (!y)
 		return;
 	y->n = 0;
+	y->parent.tgid = 0;
 	young_note(y, task, BPF_CORE_READ(task, mm, start_code));
 	young_note(y, task, entry);
 	young_note(y, task, (u64)BPF_CORE_READ(task, mm, context.vdso));
 	bpf_map_update_elem(&unwind_young, &key, y, BPF_ANY);
 }
 
-/* A process that was forked has what its parent has, as far as that is noted. */
+/* A process that was forked has what its parent has: what is noted, and what the daemon knows of the parent. */
 static __always_inline void young_forks(struct task_struct *parent, struct task_struct *child)
 {
 	struct unwind_process_key key = {
 		.start = BPF_CORE_READ(parent, group_leader, start_boottime),
 		.tgid = parent->tgid,
 	};
-	const struct unwind_young *y;
+	const struct unwind_young *noted;
+	struct unwind_young *y;
+	u32 zero = 0;
 
 	if (child->pid != child->tgid)
 		return;
-	y = bpf_map_lookup_elem(&unwind_young, &key);
+	y = bpf_map_lookup_elem(&young_scratch, &zero);
 	if (!y)
 		return;
+	noted = bpf_map_lookup_elem(&unwind_young, &key);
+	y->n = 0;
+	if (noted)
+		bpf_probe_read_kernel(y, sizeof(*y), noted);
+	/* The parent may itself be one that only its parent is known of. */
+	if (!noted || !noted->parent.tgid || bpf_map_lookup_elem(&unwind_processes, &key))
+		y->parent = key;
 	key.start = child->start_boottime;
 	key.tgid = child->tgid;
 	bpf_map_update_elem(&unwind_young, &key, y, BPF_ANY);
