@@ -124,8 +124,7 @@ static void changed_files(void **state)
 	static const char *const commands[] = {
 		"gcc -O2 x.c",
 		"gcc -O2 -static -nostdlib -fno-stack-protector x.c",
-		"gcc -g -gz=zlib -fno-asynchronous-unwind-tables -fno-stack-protector -nostdlib "
-		"x.c",
+		"gcc -g -gz=zlib -fno-asynchronous-unwind-tables -static -nostdlib x.c",
 		"clang --target=aarch64-linux-gnu -O2 -nostdlib -fuse-ld=lld -shared x.c",
 	};
 	struct strbuf files[ARRAY_SIZE(commands)] = {};
