@@ -2,6 +2,8 @@
 /* What the files of parser/ share: one request and its answer. Single-threaded. */
 #pragma once
 
+#include <gelf.h>
+
 #include "symbol/elf.h"
 #include "sysprofd/v1/helper.pb-c.h"
 
@@ -56,6 +58,12 @@ struct lines *lines_free(struct lines *l);
 void lines_forget(struct lines *l);
 int lines_answer(struct lines *l, const struct elf_table *t, const Sysprofd__V1__ParseRequest *q,
 		 const struct input *program, const struct input *debug, struct answer *a);
+
+/* ---- inflate.c: debug sections that libelf does not unpack ------------------------------------------- */
+
+bool needs_inflating(Elf *elf);
+/* A memory file with the debug sections of elf. */
+int inflate_debug(Elf *elf, int *ret_fd);
 
 /* ---- table.c: unwind tables --------------------------------------------------------------------- */
 

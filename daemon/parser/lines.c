@@ -124,15 +124,35 @@ static bool unpacks_to_too_much(Elf *elf)
 	return false;
 }
 
+static int open_elf(struct lines *l, int fd)
+{
+	l->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	/* The descriptor goes with the request. */
+	return !l->elf || elf_cntl(l->elf, ELF_C_FDREAD) < 0 || unpacks_to_too_much(l->elf) ? -EFBIG
+											    : 0;
+}
+
+/* Goes on with a copy that has been unpacked. */
+static int inflate(struct lines *l)
+{
+	_cleanup_close_ int fd = -1;
+	int r = inflate_debug(l->elf, &fd);
+
+	if (r < 0)
+		return r;
+	elf_end(l->elf);
+	return open_elf(l, fd);
+}
+
 /* -ENODATA: there is no DWARF in the file. */
 static int open_dwarf(struct lines *l, const struct input *file)
 {
-	if (elf_version(EV_CURRENT) == EV_NONE)
-		return -EOPNOTSUPP;
-	l->elf = elf_begin(file->fd, ELF_C_READ_MMAP, NULL);
-	/* The descriptor goes with the request. */
-	if (!l->elf || elf_cntl(l->elf, ELF_C_FDREAD) < 0 || unpacks_to_too_much(l->elf))
-		return -EFBIG;
+	int r = elf_version(EV_CURRENT) == EV_NONE ? -EOPNOTSUPP : open_elf(l, file->fd);
+
+	if (r >= 0 && needs_inflating(l->elf))
+		r = inflate(l);
+	if (r < 0)
+		return r;
 	l->dwarf = dwarf_begin_elf(l->elf, DWARF_C_READ, NULL);
 	return l->dwarf ? read_units(l) : -ENODATA;
 }

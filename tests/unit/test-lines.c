@@ -121,6 +121,22 @@ static void as_addr2line(void **state)
 	}
 }
 
+/* Which of them libelf unpacks, and which we, depends on its version. */
+static void compressed(void **state)
+{
+	static const char *const kinds[] = { "zlib", "zstd" };
+
+	write_file("lib.c", source);
+	must(run("gcc -g -O1 -shared -fPIC lib.c -o plain"));
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (!run("objcopy --compress-debug-sections=%s plain lib", kinds[i])) {
+			print_message("left out: objcopy with %s\n", kinds[i]);
+			continue;
+		}
+		expect_lines("lib", NULL, "plain", "outer", "outer");
+	}
+}
+
 /* addr2line has no name for the innermost of what g++ made: so it is said here. */
 static void names_of_cxx(void **state)
 {
@@ -293,6 +309,21 @@ static void expands_stacks(void **state)
 	assert_int_equal(seen, SIZE + 2 * inlined);
 }
 
+/* The parser unpacks it in its sandbox. */
+static void unpacks_in_the_sandbox(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = NULL;
+
+	if (!run("echo 'int x;' > x.c && gcc -g -c x.c -o x.o && "
+		 "objcopy --compress-debug-sections=zstd x.o")) {
+		print_message("left out: objcopy with zstd\n");
+		return;
+	}
+	b = named("gcc -g -O1 -shared -fPIC lib.c -o lib && "
+		  "objcopy --compress-debug-sections=zstd lib");
+	assert_true(rows_that_read(b, "[root];outer;middle;inner") > 0);
+}
+
 static void without_dwarf(void **state)
 {
 	_cleanup_(bucket_free_p) struct bucket *b = named("gcc -O1 -shared -fPIC lib.c -o lib"),
@@ -311,6 +342,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(as_addr2line),	     cmocka_unit_test(names_of_cxx),
 		cmocka_unit_test(in_the_debug_file), cmocka_unit_test(incomplete),
 		cmocka_unit_test(expands_stacks),    cmocka_unit_test(without_dwarf),
+		cmocka_unit_test(compressed),	     cmocka_unit_test(unpacks_in_the_sandbox),
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
