@@ -7,7 +7,7 @@
 #define HELPER_RESPONSE_MAX (1U << 20) /* 256 symbols with two names of 1 KiB each */
 #define HELPER_LINES_MAX 33 /* of one place: 32 inlined functions and what they are in */
 #define HELPER_LINES_BYTES \
-	(HELPER_RESPONSE_MAX / 2) /* places beyond are without; one has 100 KiB at most */
+	(HELPER_RESPONSE_MAX / 2) /* of places, in one answer; one has 100 KiB at most */
 #define HELPER_CPU_SECONDS 10 /* CPU time of one request */
 /* The name of data behind all that the file occupies in memory. */
 #define HELPER_NOT_OF_FILE "[anon]"

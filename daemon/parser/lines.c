@@ -11,27 +11,36 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <gelf.h>
+#include <time.h>
 
 #include "helper/limits.h"
 #include "parser/internal.h"
 #include "symbol/demangle.h"
 
-#define RANGES_MAX (1U << 20)
+#define CODE_MAX (1U << 20)
+#define OVERLAPS_MAX 64
 #define SCOPES_MAX 128 /* blocks and functions within each other */
+#define REQUEST_NS (2 * NSEC_PER_SEC) /* of CPU time; what is left then may be asked about again */
 #define UNPACKED_MAX (256ULL << 20)
 
-struct unit_range {
+/* What an entry describes the code of. */
+struct code {
 	uint64_t start, end;
-	uint64_t unit; /* offset of its entry */
+	uint64_t entry; /* its offset */
+};
+
+struct code_list {
+	struct code *items; /* sorted */
+	size_t n, cap;
 };
 
 struct lines {
-	struct parsed_file program,
-		file; /* whose lines they are, and the file that has them, which may be the same */
+	/* Whose lines they are, and the file that has them, which may be the same. */
+	struct parsed_file program, file;
 	Elf *elf;
 	Dwarf *dwarf;
-	struct unit_range *ranges;
-	size_t n, cap;
+	struct code_list units, functions;
+	uint64_t unit; /* that the functions are of; 0: none, where no unit's entry lies */
 };
 
 int lines_new(struct lines **ret)
@@ -48,7 +57,8 @@ void lines_forget(struct lines *l)
 {
 	dwarf_end(l->dwarf);
 	elf_end(l->elf);
-	free(l->ranges);
+	free(l->units.items);
+	free(l->functions.items);
 	*l = (struct lines){};
 }
 
@@ -63,28 +73,53 @@ struct lines *lines_free(struct lines *l)
 
 /* ---- a file with DWARF ----------------------------------------------------------------------------- */
 
-static int compare_ranges(const void *a, const void *b)
+static int compare_code(const void *a, const void *b)
 {
-	const struct unit_range *x = a, *y = b;
+	const struct code *x = a, *y = b;
 
 	if (x->start != y->start)
 		return x->start < y->start ? -1 : 1;
-	return x->unit < y->unit ? -1 : x->unit > y->unit;
+	return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
-static int add_ranges(struct lines *l, Dwarf_Die *unit)
+static void sort_code(struct code_list *c)
+{
+	if (c->n)
+		qsort(c->items, c->n, sizeof(*c->items), compare_code);
+}
+
+/* The innermost of what covers an address, or NULL. */
+static const struct code *find_code(const struct code_list *c, uint64_t vaddr)
+{
+	size_t lo = 0, hi = c->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->items[mid].start <= vaddr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (size_t steps = 0; lo > 0 && steps < OVERLAPS_MAX; lo--, steps++)
+		if (vaddr < c->items[lo - 1].end)
+			return &c->items[lo - 1];
+	return NULL;
+}
+
+static int add_code(struct code_list *c, Dwarf_Die *die)
 {
 	Dwarf_Addr base = 0, start, end;
 	ptrdiff_t at = 0;
 
-	while ((at = dwarf_ranges(unit, at, &base, &start, &end)) > 0) {
+	while ((at = dwarf_ranges(die, at, &base, &start, &end)) > 0) {
 		if (start >= end)
 			continue;
-		if (l->n == RANGES_MAX)
+		if (c->n == CODE_MAX)
 			return -EFBIG;
-		if (ARRAY_GROW(l->ranges, l->cap, l->n + 1) < 0)
+		if (ARRAY_GROW(c->items, c->cap, c->n + 1) < 0)
 			return -ENOMEM;
-		l->ranges[l->n++] = (struct unit_range){ start, end, dwarf_dieoffset(unit) };
+		c->items[c->n++] = (struct code){ start, end, dwarf_dieoffset(die) };
 	}
 	return 0;
 }
@@ -96,13 +131,12 @@ static int read_units(struct lines *l)
 	Dwarf_Die entry;
 
 	while (dwarf_get_units(l->dwarf, unit, &unit, NULL, NULL, &entry, NULL) == 0) {
-		int r = add_ranges(l, &entry);
+		int r = add_code(&l->units, &entry);
 
 		if (r < 0)
 			return r;
 	}
-	if (l->n)
-		qsort(l->ranges, l->n, sizeof(*l->ranges), compare_ranges);
+	sort_code(&l->units);
 	return 0;
 }
 
@@ -185,20 +219,52 @@ static int use_file(struct lines *l, const struct elf_table *t, const struct inp
 
 /* ---- a place ----------------------------------------------------------------------------------------- */
 
-static bool find_unit(const struct lines *l, uint64_t vaddr, Dwarf_Die *ret)
+/* Such have no code of their own, and functions in them. */
+static bool is_container(Dwarf_Die *die)
 {
-	size_t lo = 0, hi = l->n;
+	int tag = dwarf_tag(die);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
+	return tag == DW_TAG_namespace || tag == DW_TAG_module || tag == DW_TAG_structure_type ||
+	       tag == DW_TAG_class_type;
+}
 
-		if (l->ranges[mid].start <= vaddr)
-			lo = mid + 1;
-		else
-			hi = mid;
+static int add_functions(struct code_list *c, Dwarf_Die *die, unsigned depth)
+{
+	Dwarf_Die child;
+	int r = 0;
+
+	if (depth == SCOPES_MAX || dwarf_child(die, &child) != 0)
+		return 0;
+	do {
+		if (dwarf_tag(&child) == DW_TAG_subprogram)
+			r = add_code(c, &child);
+		else if (is_container(&child))
+			r = add_functions(c, &child, depth + 1);
+	} while (r >= 0 && dwarf_siblingof(&child, &child) == 0);
+	return r;
+}
+
+/*
+ * The unit that a place is in, and its function if there is one. Units may be as large as a program, so the functions of the latest are
+ * kept in a list too: places are asked about in the order of their addresses.
+ */
+static bool find_function(struct lines *l, uint64_t vaddr, Dwarf_Die *ret_unit, Dwarf_Die *ret,
+			  bool *ret_found)
+{
+	const struct code *unit = find_code(&l->units, vaddr), *function;
+
+	if (!unit || !dwarf_offdie(l->dwarf, unit->entry, ret_unit))
+		return false;
+	if (l->unit != unit->entry) {
+		l->unit = unit->entry;
+		l->functions.n = 0;
+		if (add_functions(&l->functions, ret_unit, 0) < 0)
+			l->functions.n = 0;
+		sort_code(&l->functions);
 	}
-	return lo && vaddr < l->ranges[lo - 1].end &&
-	       dwarf_offdie(l->dwarf, l->ranges[lo - 1].unit, ret) != NULL;
+	function = find_code(&l->functions, vaddr);
+	*ret_found = function && dwarf_offdie(l->dwarf, function->entry, ret);
+	return true;
 }
 
 /* The name as in a symbol table, or NULL. */
@@ -260,33 +326,17 @@ struct scopes {
 	size_t n;
 };
 
-/* Such have no code of their own, and functions in them. */
-static bool is_container(Dwarf_Die *die)
+/* Blocks and inlined functions around the place, within its function. dwarf_getscopes() loses memory where an origin is missing. */
+static void descend(struct scopes *s, const Dwarf_Die *function, uint64_t vaddr)
 {
-	int tag = dwarf_tag(die);
+	Dwarf_Die at = *function, child;
 
-	return tag == DW_TAG_namespace || tag == DW_TAG_module || tag == DW_TAG_structure_type ||
-	       tag == DW_TAG_class_type;
-}
-
-/* Whether the place was found below the entry. libdw's dwarf_getscopes() loses memory where an origin is missing. */
-static bool descend(struct scopes *s, Dwarf_Die *die, uint64_t vaddr, unsigned depth)
-{
-	Dwarf_Die child;
-
-	if (depth == SCOPES_MAX || dwarf_child(die, &child) != 0)
-		return false;
-	do {
-		if (dwarf_haspc(&child, vaddr) > 0) {
-			if (s->n < SCOPES_MAX)
-				s->die[s->n++] = child;
-			(void)descend(s, &child, vaddr, depth + 1);
-			return true;
-		}
-		if (is_container(&child) && descend(s, &child, vaddr, depth + 1))
-			return true;
-	} while (dwarf_siblingof(&child, &child) == 0);
-	return false;
+	while (s->n < SCOPES_MAX && dwarf_child(&at, &child) == 0) {
+		while (dwarf_haspc(&child, vaddr) <= 0)
+			if (dwarf_siblingof(&child, &child) != 0)
+				return;
+		at = s->die[s->n++] = child;
+	}
 }
 
 /* The inlined functions around a place, innermost first, and the line in the function that has the symbol. */
@@ -314,15 +364,16 @@ static int add_scopes(Sysprofd__V1__Place *p, struct scopes *s, Dwarf_Die *unit)
 	return 0;
 }
 
-static int find_place(const struct lines *l, uint64_t vaddr, Sysprofd__V1__Place *p)
+static int find_place(struct lines *l, uint64_t vaddr, Sysprofd__V1__Place *p)
 {
 	struct scopes scopes = {};
 	Sysprofd__V1__Line *line;
 	Dwarf_Line *source;
 	int r, number = 0;
-	Dwarf_Die unit;
+	Dwarf_Die unit, function;
+	bool in_function;
 
-	if (!find_unit(l, vaddr, &unit))
+	if (!find_function(l, vaddr, &unit, &function, &in_function))
 		return 0;
 	p->lines = new0(Sysprofd__V1__Line *, HELPER_LINES_MAX);
 	line = p->lines ? add_line(p) : NULL;
@@ -334,7 +385,8 @@ static int find_place(const struct lines *l, uint64_t vaddr, Sysprofd__V1__Place
 		if (r < 0)
 			return r;
 	}
-	(void)descend(&scopes, &unit, vaddr, 0);
+	if (in_function)
+		descend(&scopes, &function, vaddr);
 	return add_scopes(p, &scopes, &unit);
 }
 
@@ -356,10 +408,19 @@ static int make_places(struct answer *a, size_t n)
 	return 0;
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec t = {};
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
 int lines_answer(struct lines *l, const struct elf_table *t, const Sysprofd__V1__ParseRequest *q,
 		 const struct input *program, const struct input *debug, struct answer *a)
 {
-	size_t bytes = 0;
+	uint64_t begin = cpu_ns();
+	size_t bytes = 0, done = 0;
 	int r = make_places(a, q->n_offsets), found;
 
 	if (r < 0)
@@ -368,16 +429,20 @@ int lines_answer(struct lines *l, const struct elf_table *t, const Sysprofd__V1_
 	a->response.wants_debug_file = found == -ENODATA &&
 				       (*elf_table_build_id(t) || *elf_table_link(t));
 	/* Whatever is wrong with the DWARF: then there are no lines. */
-	for (size_t i = 0; found >= 0 && i < q->n_offsets && bytes < HELPER_LINES_BYTES; i++) {
-		Sysprofd__V1__Place *p = a->response.places[i];
+	if (found < 0)
+		return 0;
+	while (done < q->n_offsets && bytes < HELPER_LINES_BYTES && cpu_ns() - begin < REQUEST_NS) {
+		Sysprofd__V1__Place *p = a->response.places[done];
 		uint64_t vaddr;
 
-		if (!elf_table_vaddr(t, q->offsets[i], &vaddr))
-			continue;
-		r = find_place(l, vaddr, p);
+		if (elf_table_vaddr(t, q->offsets[done++], &vaddr))
+			r = find_place(l, vaddr, p);
 		if (r < 0)
 			return r;
 		bytes += sysprofd__v1__place__get_packed_size(p);
 	}
+	for (size_t i = done; i < q->n_offsets; i++)
+		sysprofd__v1__place__free_unpacked(a->response.places[i], NULL);
+	a->response.n_places = done;
 	return 0;
 }

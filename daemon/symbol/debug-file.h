@@ -10,8 +10,10 @@
 
 #include "base/util.h"
 
+#define DEBUG_BUILD_ID_MAX 129
+
 struct debug_hints {
-	char build_id[129]; /* hexadecimal, or "" */
+	char build_id[DEBUG_BUILD_ID_MAX]; /* hexadecimal, or "" */
 	char link[NAME_MAX + 1]; /* base name, or "" */
 };
 

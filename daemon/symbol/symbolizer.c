@@ -57,9 +57,7 @@ struct pending {
 	enum kind kind;
 	uint32_t turn; /* of the cache key */
 	bool settled; /* it is known which debug file there is, or that there is none */
-	char build_id[sizeof(
-		((struct debug_hints *)0)
-			->build_id)]; /* that the file must not contradict; "" when not known */
+	char build_id[DEBUG_BUILD_ID_MAX]; /* that the file must not contradict, or "" */
 	uint64_t offsets[HELPER_OFFSETS_MAX];
 	size_t n;
 };
@@ -245,6 +243,8 @@ static void take_place(struct symbolizer *s, const struct pending *p,
 {
 	_cleanup_(strbuf_done) struct strbuf text = {};
 
+	if (m->n_places && i >= m->n_places)
+		return; /* not reached in time: to be asked about again */
 	if (i < m->n_places && !contradicts(p->build_id, m->build_id))
 		inlines_write(m->places[i], &text);
 	if (strbuf_error(&text) >= 0)
@@ -274,7 +274,7 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 	s->counters.map_entries_dropped += m->entries_dropped;
 	switch (m->status) {
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
-		if ((p->kind == KIND_LINES ? m->n_places : m->n_symbols) != p->n)
+		if (p->kind == KIND_LINES ? m->n_places > p->n : m->n_symbols != p->n)
 			return -EBADMSG;
 		wants = m->wants_debug_file && !p->settled;
 		break;
