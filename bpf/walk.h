@@ -454,8 +454,12 @@ static __always_inline int walk_saved(struct scratch *s, const struct unwind_rul
 		*ret_fp = s->walk.words[fp >> 3 & 7];
 		return 0;
 	}
-	if (rule->ra == UNWIND_AT_CFA) {
-		if (walk_read(ret_ip, sizeof(*ret_ip), s->walk.cfa + rule->ra_off))
+	if (rule->ra == UNWIND_AT_CFA || rule->ra == UNWIND_BESIDE_FP) {
+		u64 at = s->walk.cfa + rule->ra_off;
+
+		if (rule->ra == UNWIND_BESIDE_FP)
+			at += rule->fp_off;
+		if (walk_read(ret_ip, sizeof(*ret_ip), at))
 			return WALK_READ_FAILED;
 #ifdef REGS_LR
 	} else if (rule->ra == UNWIND_SAME && s->walk.known) {

@@ -121,6 +121,11 @@ static bool set_return_address(const struct cfi_cie *cie, const struct cfi_state
 	int64_t off;
 
 	if (set_place(cie->machine, s, w, &where, &off)) {
+		/* gcc's frames on arm64 begin with both: with large arrays far below the CFA. */
+		if (off != (int16_t)off && where == UNWIND_AT_CFA && rule->fp == UNWIND_AT_CFA) {
+			where = UNWIND_BESIDE_FP;
+			off = (int64_t)((uint64_t)off - (uint64_t)rule->fp_off);
+		}
 		rule->ra = (uint8_t)where;
 		rule->ra_off = (int16_t)off;
 		return off == (int16_t)off;
@@ -164,10 +169,10 @@ static struct unwind_rule rule_of(const struct cfi_cie *cie, const struct cfi_st
 		return (struct unwind_rule){ .cfa = UNWIND_SIGNAL };
 	if (s->where[TRACK_RA].kind == WHERE_UNDEFINED)
 		return (struct unwind_rule){ .cfa = UNWIND_END };
+	set_frame_pointer(cie->machine, s, &rule);
 	if (!set_cfa(cie->machine, &s->cfa, &rule) || !set_return_address(cie, s, &rule) ||
 	    !is_sp_usual(&s->where[TRACK_SP]))
 		return (struct unwind_rule){ .cfa = UNWIND_UNSUPPORTED };
-	set_frame_pointer(cie->machine, s, &rule);
 	return rule;
 }
 

@@ -97,10 +97,10 @@ static size_t put_fde(struct bytes *x, size_t cie, uint64_t start, uint32_t size
 
 static void put_place(struct strbuf *s, const char *what, uint8_t where, int off)
 {
-	static const char *const names[] = { "same", "cfa", "fp", "lost" };
+	static const char *const names[] = { "same", "cfa", "fp", "lost", "beside" };
 
 	assert_true(where < ARRAY_SIZE(names));
-	if (where == UNWIND_AT_CFA || where == UNWIND_AT_FP)
+	if (where == UNWIND_AT_CFA || where == UNWIND_AT_FP || where == UNWIND_BESIDE_FP)
 		strbuf_printf(s, " %s=%s%+d", what, names[where], off);
 	else
 		strbuf_printf(s, " %s=%s", what, names[where]);
@@ -299,7 +299,10 @@ static void registers(void **state)
 	EXPECT("0:unsupported", DW_CFA_register, 16, 1);
 	EXPECT("0:unsupported", DW_CFA_same_value, 16);
 	EXPECT("0:unsupported", DW_CFA_val_offset, 16, 1);
-	EXPECT("0:unsupported", OFFSET(16), 0x80, 0x80, 1); /* too far for a rule */
+	/* Too far for a rule, but for what lies beside the frame pointer. */
+	EXPECT("0:unsupported", OFFSET(16), 0x80, 0x80, 1);
+	EXPECT("0:sp+8 fp=cfa-131080 ra=beside+8", OFFSET(16), 0x80, 0x80, 1, OFFSET(6), 0x81, 0x80,
+	       1);
 	/* The stack pointer is the CFA; another one cannot be said. */
 	EXPECT("0:sp+8", DW_CFA_val_offset, 7, 0);
 	EXPECT("0:unsupported", DW_CFA_val_offset, 7, 1);

@@ -183,6 +183,10 @@ static void add(struct table_builder *b, uint32_t pc, struct unwind_rule rule)
 static void simple_rows(struct table_builder *b)
 {
 	struct unwind_rule end = { .cfa = UNWIND_END }, r9 = { .cfa = UNWIND_REG, .cfa_reg = 9 };
+	struct unwind_rule record = by_sp(800, -800);
+
+	record.ra = UNWIND_BESIDE_FP;
+	record.ra_off = 8;
 
 	add(b, 0x100, end); /* _start */
 	add(b, 0x200, by_sp(16, 0)); /* main: 8 bytes of its own */
@@ -191,6 +195,7 @@ static void simple_rows(struct table_builder *b)
 	add(b, 0x400, none); /* assembler without information */
 	add(b, 0x500, r9);
 	add(b, 0x600, by_sp(0x2000 * 8, 0)); /* beyond the stack */
+	add(b, 0x680, record); /* as gcc has it on arm64: both lie at the lower end of the frame */
 	add(b, 0x700, none);
 }
 
@@ -280,6 +285,13 @@ static void test_walks(void **state)
 	walk(u, &w, AT(0x310), 100, 50, &x);
 	assert_int_equal(x.end, WALK_COMPLETE);
 	assert_int_equal(x.n, 4);
+
+	w.stack[101] = AT(0x250);
+	w.stack[201] = AT(0x110);
+	walk(u, &w, AT(0x690), 100, 50, &x);
+	assert_int_equal(x.end, WALK_COMPLETE);
+	assert_int_equal(x.n, 3);
+	assert_int_equal(x.ips[1], AT(0x250));
 
 	/* Where it must stop. */
 	w.stack[103] = 0xdead0000;
