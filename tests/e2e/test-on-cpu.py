@@ -5,7 +5,7 @@ import os
 import subprocess
 import time
 
-from harness import BUILD, Skip, binomial_bound, main, rows_by_name, wait_for, workload
+from harness import BUILD, HERE, Skip, binomial_bound, main, rows_by_name, wait_for, workload
 
 FAST = {"collect": {"on-cpu-rate": "997"}}
 
@@ -166,6 +166,22 @@ def test_recording_tells_inlined_functions(t):
     assert b"/workload/inlined.c" in raw
     names = {r["name"] for r in d.top("--filter", f"pid={p.pid}")["rows"]}
     assert "host" in names and "inlined_spin" not in names, names
+
+
+def test_debug_file_in_the_root_of_the_process(t):
+    """A stripped program in a root of its own, whose debug file lies there and nowhere else."""
+    root = os.path.join(t.directory, "root")
+    debug = os.path.join(root, "usr/lib/debug/.build-id/12/34567890abcdef.debug")
+    full = os.path.join(t.directory, "full")
+    os.makedirs(os.path.dirname(debug))
+    subprocess.run(["gcc", "-static", "-g", "-O0", "-fno-omit-frame-pointer", "-Wl,--build-id=0x1234567890abcdef",
+                    "-o", full, os.path.join(HERE, "../workload/inlined.c")], check=True)
+    subprocess.run(["objcopy", "--only-keep-debug", full, debug], check=True)
+    subprocess.run(["strip", "-o", os.path.join(root, "prog"), full], check=True)
+    d = t.daemon()
+    p = t.spawn("chroot", root, "/prog", 60)
+    names = wait_for(lambda: rows_by_name(d.top("--filter", f"pid={p.pid}")), lambda rows: "host" in rows)
+    assert "host" in names and "main" in names, names
 
 
 def test_burst_of_300_processes(t):
