@@ -9,8 +9,8 @@
 
 #define MAPS_MAX 256
 #define MAPS_BYTES (24U << 20)
-/* Of a file at once: some tenths of a second. */
-#define BUDGET (32U << 20)
+/* Of a file at once: some hundredths of a second. */
+#define BUDGET (2U << 20)
 
 struct cached_map {
 	uint64_t dev, ino;

@@ -35,8 +35,9 @@
 #define WANTS_DEBUG_FILE 1
 #define RESERVED (1U << 31) /* in the cache, the kind of an answer that was */
 #define UNFINISHED 2 /* nothing was in the answer: the map is being read */
-/* Readings of a map in one call: together some hundred megabytes. */
-#define READINGS_MAX 8
+/* For all maps of a call, and for one of them: what is not read then is read on with the next call. */
+#define MAPS_NS (500 * NSEC_PER_MSEC)
+#define MAP_NS (200 * NSEC_PER_MSEC)
 
 enum kind {
 	KIND_CODE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_CODE,
@@ -107,6 +108,7 @@ struct naming {
 	const uint64_t *keys;
 	size_t n_keys;
 	uint64_t deadline;
+	uint64_t maps_deadline; /* 0: none was asked about yet */
 	struct item *items;
 	size_t n, cap;
 	struct inlines *inlines; /* for KIND_LINES */
@@ -696,12 +698,11 @@ static int ask_best(struct naming *n, const struct batch *b)
 	return ask(n, b, fd, true);
 }
 
-/* Maps come last: one that is large, or is written without end, costs no binary its names. */
 static int ask_map(struct naming *n, const struct batch *b)
 {
 	int r = UNFINISHED;
 
-	for (int i = 0; r == UNFINISHED && i < READINGS_MAX; i++)
+	while (r == UNFINISHED && mono_now_ns() < n->deadline)
 		r = ask(n, b, -1, true);
 	return r == UNFINISHED ? -ETIMEDOUT : r;
 }
@@ -749,6 +750,17 @@ static void name_group(struct naming *n, const struct item *items, size_t n_item
 	}
 }
 
+/* Maps come last and have little time: one that is large, or is written without end, costs nobody else his names. */
+static void name_map_group(struct naming *n, const struct item *items, size_t n_items)
+{
+	uint64_t deadline = n->deadline, now = mono_now_ns();
+
+	n->maps_deadline = n->maps_deadline ?: now + MAPS_NS;
+	n->deadline = MIN(deadline, MIN(n->maps_deadline, now + MAP_NS));
+	name_group(n, items, n_items);
+	n->deadline = deadline;
+}
+
 static void name_all(struct naming *n)
 {
 	struct symbolizer *s = n->s;
@@ -767,7 +779,10 @@ static void name_all(struct naming *n)
 				n->items[j].kind == n->items[i].kind;
 		     j++)
 			;
-		name_group(n, n->items + i, j - i);
+		if (n->items[i].kind == KIND_JIT)
+			name_map_group(n, n->items + i, j - i);
+		else
+			name_group(n, n->items + i, j - i);
 	}
 	pthread_mutex_unlock(&s->lock);
 	free(n->items);

@@ -181,7 +181,8 @@ static void too_large(void **state)
 	say(f, 2, "1000 100 work\n");
 	large = add_frame(f, 1, 0x1010);
 	other = add_frame(f, 2, 0x1010);
-	assert_int_equal(name_all(f), 1);
+	/* Whether it was read to its end or not. */
+	assert_in_range(name_all(f), 0, 1);
 	assert_frame(f, large, "[anon]", "[anon]");
 	assert_frame(f, other, "[jit]", "work");
 }
