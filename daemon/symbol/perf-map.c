@@ -454,18 +454,21 @@ static int read_dump(struct perf_map *m, int fd, uint64_t budget)
 	return 1;
 }
 
-/* 1: a jitdump, whose header was read; 0: none. */
+/* Finds out what kind of file it is. 1: that is to be seen when there is more of it. */
 static int begin(struct perf_map *m, int fd)
 {
 	struct dump_header h;
+	ssize_t n = pread(fd, &h, sizeof(h), 0);
 
-	if (pread(fd, &h, sizeof(h), 0) != sizeof(h) || h.magic != DUMP_MAGIC)
+	if (n < (ssize_t)sizeof(h.magic) || h.magic != DUMP_MAGIC)
 		return 0;
+	if (n < (ssize_t)sizeof(h))
+		return 1;
 	if (h.total_size < sizeof(h) || h.total_size > m->size)
 		return -EBADMSG;
 	m->dump = true;
 	m->at = h.total_size;
-	return 1;
+	return 0;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------- */
@@ -528,7 +531,9 @@ int perf_map_read(struct perf_map *m, int fd, uint64_t budget)
 	m->changed_nsec = st.st_mtim.tv_nsec;
 	if (m->at == 0)
 		r = begin(m, fd);
-	if (r >= 0)
+	if (r > 0)
+		return 0;
+	if (r == 0)
 		r = m->dump ? read_dump(m, fd, budget) : read_text(m, fd, budget);
 	settled = settle(m);
 	if (r >= 0 && settled < 0)
