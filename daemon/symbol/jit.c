@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include "base/clock.h"
 #include "symbol/jit.h"
+
+#define MAPS_NS (500 * NSEC_PER_MSEC)
+#define MAP_NS (200 * NSEC_PER_MSEC)
 
 static int64_t memory_binary(struct dict *d, const char *name)
 {
@@ -49,4 +53,13 @@ int jit_settle(struct dict *d)
 	d->repeats = true;
 	dict_forget_indices(d);
 	return named < 0 ? (int)named : nameless < 0 ? (int)nameless : (int)MIN(anon, (int64_t)0);
+}
+
+uint64_t jit_map_deadline(uint64_t *for_all, uint64_t deadline_mono_ns)
+{
+	uint64_t now = mono_now_ns();
+
+	if (*for_all == 0)
+		*for_all = now + MAPS_NS;
+	return MIN(deadline_mono_ns, MIN(*for_all, now + MAP_NS));
 }

@@ -15,3 +15,10 @@ static inline bool jit_has_map(const struct binary *b)
 
 /* What was named, and what will not be: no address is left. Equal frames may then have several ids. */
 int jit_settle(struct dict *d);
+
+/*
+ * Until when one map may be read; *for_all: until when all maps of a call, 0 before the first. Maps come last and have
+ * little time: one that is large, or is written without end, costs nobody else his names. What is not read then is read
+ * on with the next call.
+ */
+uint64_t jit_map_deadline(uint64_t *for_all, uint64_t deadline_mono_ns);

@@ -35,9 +35,6 @@
 #define WANTS_DEBUG_FILE 1
 #define RESERVED (1U << 31) /* in the cache, the kind of an answer that was */
 #define UNFINISHED 2 /* nothing was in the answer: the map is being read */
-/* For all maps of a call, and for one of them: what is not read then is read on with the next call. */
-#define MAPS_NS (500 * NSEC_PER_MSEC)
-#define MAP_NS (200 * NSEC_PER_MSEC)
 
 enum kind {
 	KIND_CODE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_CODE,
@@ -122,12 +119,9 @@ int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
 	if (!s)
 		return -ENOMEM;
 	s->options = *o;
-	if (!s->options.cache_bytes)
-		s->options.cache_bytes = 8U << 20;
-	if (!s->options.reply_timeout_ns)
-		s->options.reply_timeout_ns = 5 * NSEC_PER_SEC;
-	if (!s->options.helper_memory)
-		s->options.helper_memory = 1U << 30;
+	s->options.cache_bytes = o->cache_bytes ?: 8U << 20;
+	s->options.reply_timeout_ns = o->reply_timeout_ns ?: 5 * NSEC_PER_SEC;
+	s->options.helper_memory = o->helper_memory ?: 1U << 30;
 	s->vdso_fd = -1;
 	if (getrandom(&s->seed, sizeof(s->seed), GRND_NONBLOCK) != sizeof(s->seed))
 		s->seed = (uintptr_t)s;
@@ -512,12 +506,10 @@ static void collect_names(struct naming *n)
 
 	for (size_t i = 1; i < d->n_frames; i++) {
 		const struct frame *f = &d->frames[i];
+		bool jit = f->kind == FRAME_JIT;
 
-		if (f->flags & FRAME_NAMED)
-			continue;
-		if (f->kind == FRAME_NATIVE || f->kind == FRAME_JIT)
-			consider(n, f->binary, f->kind == FRAME_JIT ? KIND_JIT : KIND_CODE,
-				 f->offset, (uint32_t)i);
+		if (!(f->flags & FRAME_NAMED) && (jit || f->kind == FRAME_NATIVE))
+			consider(n, f->binary, jit ? KIND_JIT : KIND_CODE, f->offset, (uint32_t)i);
 	}
 	for (size_t i = 1; i < d->n_locks; i++)
 		if (!(d->locks[i].flags & LOCK_NAMED))
@@ -736,8 +728,11 @@ static int name_batch(struct naming *n, struct batch *b)
 static void name_group(struct naming *n, const struct item *items, size_t n_items)
 {
 	struct batch b = { .identity = identify(n, items[0].binary, items[0].kind), .fd = -1 };
+	uint64_t deadline = n->deadline;
 	int r = 0;
 
+	if (items[0].kind == KIND_JIT)
+		n->deadline = jit_map_deadline(&n->maps_deadline, deadline);
 	for (size_t i = 0; i < n_items; i += b.n_items) {
 		fill(&b, items + i, n_items - i);
 		if (is_poisoned(&n->s->poison, &b.identity))
@@ -748,16 +743,6 @@ static void name_group(struct naming *n, const struct item *items, size_t n_item
 		else
 			r = name_batch(n, &b);
 	}
-}
-
-/* Maps come last and have little time: one that is large, or is written without end, costs nobody else his names. */
-static void name_map_group(struct naming *n, const struct item *items, size_t n_items)
-{
-	uint64_t deadline = n->deadline, now = mono_now_ns();
-
-	n->maps_deadline = n->maps_deadline ?: now + MAPS_NS;
-	n->deadline = MIN(deadline, MIN(n->maps_deadline, now + MAP_NS));
-	name_group(n, items, n_items);
 	n->deadline = deadline;
 }
 
@@ -779,10 +764,7 @@ static void name_all(struct naming *n)
 				n->items[j].kind == n->items[i].kind;
 		     j++)
 			;
-		if (n->items[i].kind == KIND_JIT)
-			name_map_group(n, n->items + i, j - i);
-		else
-			name_group(n, n->items + i, j - i);
+		name_group(n, n->items + i, j - i);
 	}
 	pthread_mutex_unlock(&s->lock);
 	free(n->items);

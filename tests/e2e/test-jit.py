@@ -158,8 +158,8 @@ FIB = "function %s(n) { return n < 2 ? n : %s(n - 1) + %s(n - 2) };"
 SPIN = " const end = Date.now() + %d; while (Date.now() < end) %s(20);"
 
 
-def node(t, name, ms, *options, **kw):
-    return t.spawn("node", *options, "-e", FIB % (name, name, name) + SPIN % (ms, name), **kw)
+def node(t, name, ms, *options):
+    return t.spawn("node", *options, "-e", FIB % (name, name, name) + SPIN % (ms, name), cwd=t.directory)
 
 
 def test_node(t):
@@ -167,8 +167,8 @@ def test_node(t):
     d = t.daemon(FAST)
     worker = "new (require('worker_threads').Worker)(`%s`, { eval: true })" % (FIB % ("work", "work", "work") +
                                                                              SPIN % (2500, "work"))
-    p = [t.spawn("node", "--perf-basic-prof", "-e", worker),
-         node(t, "dumped", 2500, "--perf-prof", cwd=t.directory),
+    p = [t.spawn("node", "--perf-basic-prof", "-e", worker, cwd=t.directory),
+         node(t, "dumped", 2500, "--perf-prof"),
          node(t, "unnamed", 1000)]
     short = []
     try:
