@@ -81,7 +81,7 @@ def test_history_keeps_its_names(t):
         "again": """
 m = Memory()
 write(m.line("before"), mode="w")
-m.spin(4)
+m.spin(6)
 print(time.time(), flush=True)
 write(m.line("after"), mode="w")
 m.spin(3)
@@ -102,7 +102,7 @@ os.execv(sys.executable, program(text))
             assert q.wait(60) == 0
         d.settle()
         # Buckets of a second, which are named when they are closed: those in between may tell either.
-        before = of(d, p["again"], "--until", f"@{split - 2.5:.3f}")
+        before = of(d, p["again"], "--until", f"@{split - 4:.3f}")
         after = of(d, p["again"], "--since", f"@{split + 1.5:.3f}")
         execs = of(d, p["exec"])
     finally:
@@ -166,15 +166,15 @@ def test_node(t):
     """Processes of 300 ms are gone when their samples are looked at; a jitdump lies in the working directory."""
     d = t.daemon(FAST)
     worker = "new (require('worker_threads').Worker)(`%s`, { eval: true })" % (FIB % ("work", "work", "work") +
-                                                                             SPIN % (2500, "work"))
+                                                                             SPIN % (1500, "work"))
     p = [t.spawn("node", "--perf-basic-prof", "-e", worker, cwd=t.directory),
-         node(t, "dumped", 2500, "--perf-prof"),
+         node(t, "dumped", 1500, "--perf-prof"),
          node(t, "unnamed", 1000)]
     short = []
     try:
         for q in p:
             assert q.wait(60) == 0
-        for _ in range(6):
+        for _ in range(5):
             short.append(node(t, "short", 200, "--perf-basic-prof"))
             assert short[-1].wait(60) == 0
         d.settle()
