@@ -241,8 +241,25 @@ static void judge(struct window *w, const struct slice *s, const struct slice_st
 	w->ends[i] = quality_row(w->options.quality, &ref);
 }
 
+/* What stands for the frames that a user stack lacks. */
+static const char *root_marker(const struct slice_stack *st)
+{
+	switch (st->walk_end) {
+	case WALK_NONE:
+	case WALK_COMPLETE:
+		return NULL;
+	case WALK_LIMIT:
+		return "[truncated]";
+	case WALK_PENDING:
+		return "[user stack pending]";
+	default:
+		return st->nr_user > 0 ? "[incomplete]" : NULL;
+	}
+}
+
 static int64_t make_stack(struct window *w, const struct slice *s, const struct slice_stack *st)
 {
+	const char *marker;
 	const uint64_t *kernel = s->ips + st->first_ip;
 	uint32_t frames[MAX_USER_FRAMES];
 	size_t skip = 0;
@@ -255,10 +272,9 @@ static int64_t make_stack(struct window *w, const struct slice *s, const struct 
 			return n;
 		judge(w, s, st, (size_t)n);
 	}
-	if (st->walk_end == WALK_LIMIT)
-		TRY(leaf, push(w, leaf, dict_marker(w->bucket->dict, "[truncated]")));
-	else if (st->walk_end == WALK_PENDING)
-		TRY(leaf, push(w, leaf, dict_marker(w->bucket->dict, "[user stack pending]")));
+	marker = root_marker(st);
+	if (marker)
+		TRY(leaf, push(w, leaf, dict_marker(w->bucket->dict, marker)));
 	while (n > 0)
 		TRY(leaf, push(w, leaf, frames[--n]));
 	if (st->source == SOURCE_OFF_CPU)
