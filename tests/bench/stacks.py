@@ -200,7 +200,7 @@ def main():
         status = json.loads(d.ctl("status", "--format", "json"))
         u = status["unwind"]
         print(f"tables: {u['tables']} of binaries in {u['bytes'] / 2**20:.1f} MiB, {u['rules']:,} rules; "
-              f"all memory {(status['rss_bytes'] + status['bpf_bytes']) / 2**20:.1f} MiB\n")
+              f"all memory {(status['memory']['rss_bytes'] + status['memory']['bpf_bytes']) / 2**20:.1f} MiB\n")
         d.stop()
         if not ONLY:
             frame_cost()
