@@ -36,7 +36,8 @@ typedef int64_t s64;
 #include "unwind.h"
 
 #define MAX_USER_FRAMES 512
-#define MAX_KERNEL_FRAMES 256 /* bpf_get_stack gives at most kernel.perf_event_max_stack, mostly 127 */
+#define MAX_KERNEL_FRAMES \
+	256 /* bpf_get_stack gives at most kernel.perf_event_max_stack, mostly 127 */
 
 /* The four sources; loss is counted for each. */
 enum source {
