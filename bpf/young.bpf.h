@@ -120,6 +120,17 @@ static long on_mapping(struct task_struct *task, struct vm_area_struct *vma, voi
 	return 0;
 }
 
+/* Where to note it: in place of what lay there before, or behind all others. */
+static __always_inline u32 young_place(const struct unwind_young *y,
+				       const struct unwind_young_mapping *m)
+{
+	for (u32 i = 0; i < UNWIND_YOUNG_MAPPINGS; i++) {
+		if (i >= y->n || (m->start < y->mapping[i].end && y->mapping[i].start < m->end))
+			return i;
+	}
+	return UNWIND_YOUNG_MAPPINGS;
+}
+
 static __always_inline void young_note(struct unwind_young *y, struct task_struct *task,
 				       u64 address)
 {
@@ -129,12 +140,13 @@ static __always_inline void young_note(struct unwind_young *y, struct task_struc
 	bpf_find_vma(task, address, on_mapping, &m, 0);
 	if (!m.end)
 		return;
-	n = y->n;
+	n = young_place(y, &m);
 	asm volatile("" : "+r"(n));
 	if (n >= UNWIND_YOUNG_MAPPINGS)
 		return;
 	y->mapping[n] = m;
-	y->n = n + 1;
+	if (n >= y->n)
+		y->n = n + 1;
 }
 
 /* A new program: its first mappings. */

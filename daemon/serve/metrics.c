@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * GET /metrics: the text format of Prometheus, 0.0.4. Totals of the whole host only, so that every peer may
- * see them; no label takes values from processes.
+ * GET /metrics: the text format of Prometheus, 0.0.4. Totals of the whole host, so that every peer may see them; no
+ * label takes values from processes, but for the binaries of user stacks, which are for those who see everything.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -199,6 +199,8 @@ static void put_server(struct strbuf *b, const struct server *s)
 	counter(b, "sysprofd_rpc_cancelled_total", "Requests whose client left.", st.cancelled);
 }
 
+#define STACKS_BINARIES 20 /* told apart in user stacks */
+
 /* ---- process_* --------------------------------------------------------------------------------- */
 
 static uint64_t count_descriptors(void)
@@ -281,6 +283,47 @@ static void put_status(struct strbuf *b, const Sysprofd__V1__StatusResponse *m)
 	put_real(b, "sysprofd_cpu_seconds_total", m->cpu_seconds);
 }
 
+static void put_binary_stacks(struct strbuf *b, const Sysprofd__V1__BinaryStacks *s)
+{
+	const char *const ends[] = { "complete", "partial" };
+	const uint64_t values[] = { s->complete, s->samples - s->complete };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		strbuf_puts(b, "sysprofd_binary_user_stacks_total{binary=");
+		put_label(b, s->binary);
+		strbuf_printf(b, ",end=\"%s\"} %" PRIu64 "\n", ends[i], values[i]);
+	}
+}
+
+static void put_stacks(struct strbuf *b, struct call *c, const Sysprofd__V1__UnwindStatus *u)
+{
+	Sysprofd__V1__StacksResponse *m = malloc(sizeof(*m));
+
+	if (!m)
+		return;
+	sysprofd__v1__stacks_response__init(m);
+	if (c->server->ops->stacks(c->server->ops_ctx, STACKS_BINARIES, m) >= 0) {
+		head(b, "sysprofd_user_stacks_total", "counter",
+		     "Samples with a user stack, by how it ended.");
+		strbuf_printf(b, "sysprofd_user_stacks_total{end=\"complete\"} %" PRIu64 "\n",
+			      m->complete);
+		strbuf_printf(b, "sysprofd_user_stacks_total{end=\"partial\"} %" PRIu64 "\n",
+			      m->samples - m->complete);
+		if (c->peer->visibility.all)
+			head(b, "sysprofd_binary_user_stacks_total", "counter",
+			     "The same of the binaries that spoil the most stacks.");
+		for (size_t i = 0; i < m->n_binaries && c->peer->visibility.all; i++)
+			put_binary_stacks(b, m->binaries[i]);
+	}
+	sysprofd__v1__stacks_response__free_unpacked(m, NULL);
+	if (!u)
+		return;
+	gauge(b, "sysprofd_unwind_tables", "Binaries whose unwind table is installed.", u->tables);
+	gauge(b, "sysprofd_unwind_tables_wanted", "Binaries whose unwind table is to be built.",
+	      u->wanted);
+	gauge(b, "sysprofd_unwind_bytes", "Kernel memory of unwind tables.", u->bytes);
+}
+
 static void run_metrics(struct call *c, struct worker *w)
 {
 	Sysprofd__V1__StatusResponse *m = malloc(sizeof(*m));
@@ -293,6 +336,7 @@ static void run_metrics(struct call *c, struct worker *w)
 	}
 	if (r >= 0) {
 		put_status(b, m);
+		put_stacks(b, c, m->unwind);
 		put_durations(b, c->durations);
 		put_server(b, c->server);
 		put_process(b);

@@ -164,7 +164,7 @@ static void evict(struct unwinder *u, struct installed *t)
 	t->root = 0;
 	lack(u, t, UNWIND_LACK_MEMORY, RETRY_NS);
 	spaces_touch(u, t);
-	spaces_refresh(u);
+	spaces_refresh(u, false);
 	uninstall(u, t, true);
 }
 
@@ -352,7 +352,7 @@ void unwinder_answer(struct unwinder *u, uint64_t binary, const struct table *fr
 		if (t->root && file)
 			install_file(u, t, file);
 		spaces_touch(u, t);
-		spaces_refresh(u);
+		spaces_refresh(u, true);
 		pool_unmap(u->pool);
 	}
 	pthread_mutex_unlock(&u->lock);

@@ -114,4 +114,5 @@ bool installed_retry(struct unwinder *u);
 
 /* All spaces that map it are to be made anew. */
 void spaces_touch(struct unwinder *u, const struct installed *t);
-void spaces_refresh(struct unwinder *u);
+/* Makes them anew. Unless what is installed is true, it goes also where there is no room for the new. */
+void spaces_refresh(struct unwinder *u, bool old_is_true);

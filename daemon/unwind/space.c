@@ -117,21 +117,26 @@ static int publish(struct unwinder *u, const struct space *s, const struct membe
 										  : 0;
 }
 
-/* Makes the nodes anew. Without room its processes are unknown until the next change. */
-static int space_refresh(struct unwinder *u, struct space *s)
+/*
+ * Makes the nodes anew. Without room the old ones stay where they are still true; else its processes are unknown
+ * meanwhile. It is tried again at each settling.
+ */
+static int space_refresh(struct unwinder *u, struct space *s, bool old_is_true)
 {
 	uint32_t nodes[1 + UNWIND_LISTS], old[1 + UNWIND_LISTS];
 	size_t n = 0, n_old = s->n_nodes;
 	struct member *m;
 	int r = make_nodes(u, s, nodes, &n);
 
-	s->stale = false;
+	s->stale = r < 0;
+	u->refused += r < 0;
+	if (r < 0 && old_is_true)
+		return r;
 	memcpy(old, s->nodes, sizeof(old));
 	memcpy(s->nodes, nodes, n * sizeof(*nodes));
 	s->n_nodes = n;
 	s->deep = n > 1;
 	s->number = ++u->last_number;
-	u->refused += r < 0;
 	LIST_FOREACH (m, &s->members, link)
 		if (publish(u, s, m) < 0)
 			u->refused++;
@@ -148,13 +153,13 @@ void spaces_touch(struct unwinder *u, const struct installed *t)
 			s->stale = s->regions[i].table == t;
 }
 
-void spaces_refresh(struct unwinder *u)
+void spaces_refresh(struct unwinder *u, bool old_is_true)
 {
 	struct space *s;
 
 	LIST_FOREACH (s, &u->all_spaces, link)
 		if (s->stale)
-			space_refresh(u, s);
+			space_refresh(u, s, old_is_true);
 }
 
 /* ---- spaces ------------------------------------------------------------------------------------------------ */
@@ -247,7 +252,7 @@ static int space_new(struct unwinder *u, uint64_t version, const struct unwinder
 			s->id = id;
 			u->spaces[id] = s;
 			LIST_INSERT_HEAD(&u->all_spaces, s, link);
-			r = space_refresh(u, s);
+			r = space_refresh(u, s, false);
 		}
 	}
 	if (r < 0) {

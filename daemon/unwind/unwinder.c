@@ -143,9 +143,11 @@ void unwinder_settle(struct unwinder *u)
 {
 	pthread_mutex_lock(&u->lock);
 	u->turn++;
-	pool_unmap(u->pool);
 	pool_settle(u->pool);
 	rules_settle(u->rules);
+	/* Those for which there was no room. */
+	spaces_refresh(u, true);
+	pool_unmap(u->pool);
 	pthread_mutex_unlock(&u->lock);
 }
 

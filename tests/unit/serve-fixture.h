@@ -154,6 +154,25 @@ static inline int fake_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
 	return 0;
 }
 
+static inline int fake_stacks(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret)
+{
+	Sysprofd__V1__BinaryStacks *b = malloc(sizeof(*b));
+
+	sysprofd__v1__binary_stacks__init(b);
+	b->binary = strdup("/usr/bin/secret");
+	b->samples = 10;
+	b->complete = 4;
+	b->n_partial = 1;
+	b->partial = malloc(sizeof(*b->partial));
+	b->partial[0] = make_loss("no-row", 6);
+	ret->n_binaries = 1;
+	ret->binaries = malloc(sizeof(*ret->binaries));
+	ret->binaries[0] = b;
+	ret->samples = 30;
+	ret->complete = 21;
+	return 0;
+}
+
 struct record_session {
 	uint64_t n;
 };
@@ -212,6 +231,7 @@ static inline int fake_put_work(void *ctx, const char *name, const char *const *
 static const struct serve_ops fake_ops = {
 	.snapshot = fake_snapshot,
 	.status = fake_status,
+	.stacks = fake_stacks,
 	.record_start = fake_record_start,
 	.record_read = fake_record_read,
 	.record_free = fake_record_free,

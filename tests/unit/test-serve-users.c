@@ -156,6 +156,28 @@ static int record(struct fixture *f)
 	return progress && !told && memmem(r.body.data, r.body.len, "\"profile\":{", 11) ? 0 : 1;
 }
 
+/* Which binaries others run is told to nobody else. */
+static int ask_for_binaries(struct fixture *f)
+{
+	struct reply r;
+	int bad = 0;
+
+	post(f, SERVICE "Stacks", "Content-Type: application/json\r\n", "{}", 2, &r);
+	bad |= r.status != 403 || strstr(r.body.data, "secret");
+	reply_done(&r);
+	get(f, "/metrics", "", &r);
+	bad |= r.status != 200 || strstr(r.body.data, "secret") ||
+	       !strstr(r.body.data, "sysprofd_user_stacks_total");
+	return bad;
+}
+
+static void test_binaries_of_others_are_not_told(void **state)
+{
+	need_root();
+	assert_int_equal(as_user(*state, UID_ALICE, ask_for_binaries), 0);
+	assert_alive(*state);
+}
+
 static void test_counts_of_others_are_not_told(void **state)
 {
 	need_root();
@@ -189,6 +211,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_users_leave_places, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_recording_per_user, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_counts_of_others_are_not_told, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_binaries_of_others_are_not_told, setup,
 						teardown),
 	};
 

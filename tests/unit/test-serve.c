@@ -445,6 +445,20 @@ static void test_metrics(void **state)
 		strstr(r.body.data, "\nsysprofd_unwind_errors_total{reason=\"limit\"} 3\n"));
 	assert_non_null(strstr(r.body.data, "\nsysprofd_rpc_duration_seconds_count{method="));
 	assert_non_null(strstr(r.body.data, "\nprocess_resident_memory_bytes "));
+	assert_non_null(strstr(r.body.data, "\nsysprofd_user_stacks_total{end=\"complete\"} 21\n"));
+	assert_non_null(strstr(r.body.data, "\nsysprofd_user_stacks_total{end=\"partial\"} 9\n"));
+	assert_non_null(strstr(r.body.data, "{binary=\"/usr/bin/secret\",end=\"partial\"} 6\n"));
+	reply_done(&r);
+}
+
+static void test_stacks(void **state)
+{
+	struct reply r;
+
+	post_json(*state, "Stacks", "{}", &r);
+	assert_int_equal(r.status, 200);
+	assert_non_null(strstr(r.body.data, "\"/usr/bin/secret\""));
+	assert_non_null(strstr(r.body.data, "\"no-row\""));
 	reply_done(&r);
 }
 
@@ -647,6 +661,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_stored_history, setup_store, teardown_store),
 		cmocka_unit_test(test_deadline),
 		cmocka_unit_test(test_metrics),
+		cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_pprof),
 		cmocka_unit_test(test_watch),
 		cmocka_unit_test(test_record),

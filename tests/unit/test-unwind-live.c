@@ -511,6 +511,56 @@ static void test_budget(void **state)
 	assert_true(s.refused >= 1);
 }
 
+#define WIDE_BYTES 3800000
+
+static void wide_rows(struct table_builder *b)
+{
+	for (uint32_t i = 0; i < WIDE_BYTES / 16; i++)
+		add(b, i * 16, by_sp(8 + 8 * (i & 1), 0));
+}
+
+static unsigned known_processes(struct unwinder *u, unsigned n)
+{
+	struct unwinder_maps maps;
+	unsigned known = 0;
+
+	unwinder_maps(u, &maps);
+	for (uint32_t i = 1; i <= n; i++) {
+		struct unwind_process_key key = { .start = START, .tgid = i };
+		struct unwind_process value;
+
+		known += bpf_map_lookup_elem(maps.processes, &key, &value) == 0;
+	}
+	return known;
+}
+
+/* Not a node is free when the table goes that all map: they are unknown for a moment, not for good. */
+static void test_full(void **state)
+{
+	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(1 << 20);
+	struct unwinder_region r[] = {
+		{ BASE, BASE + WIDE_BYTES, 0x1000, 7, UNWINDER_FILE },
+		{ 2 * BASE, 2 * BASE + WIDE_BYTES, 0x1000, 8, UNWINDER_FILE },
+	};
+	unsigned n = 0;
+
+	assert_int_equal(unwinder_put(u, 1, START, 1, r, 1), 0);
+	answer(u, 7, make_table(WIDE_BYTES, wide_rows));
+	for (n = 1; n < 64 && unwinder_put(u, n + 1, START, n + 1, r, 1) == 0; n++)
+		;
+	assert_in_range(n, 2, 62);
+	assert_int_equal(known_processes(u, n), n);
+	for (int k = 0; k < 40; k++)
+		unwinder_settle(u);
+	/* Another one is wanted, as large: what was not used for a minute makes room. */
+	unwinder_want(u, 8);
+	answer(u, 8, make_table(WIDE_BYTES, wide_rows));
+	assert_true(known_processes(u, n) < n);
+	for (int k = 0; k < 4; k++)
+		unwinder_settle(u);
+	assert_int_equal(known_processes(u, n), n);
+}
+
 static bool drop_all(void *ctx, uint32_t tgid, uint64_t start, uint64_t version)
 {
 	return false;
@@ -568,7 +618,8 @@ int main(void)
 		cmocka_unit_test(test_pool),	    cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_walks),	    cmocka_unit_test(test_signal_frames),
 		cmocka_unit_test(test_large_table), cmocka_unit_test(test_many_mappings),
-		cmocka_unit_test(test_budget),	    cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_budget),	    cmocka_unit_test(test_full),
+		cmocka_unit_test(test_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
