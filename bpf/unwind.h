@@ -47,6 +47,7 @@ enum unwind_where {
 	UNWIND_AT_FP, /* *(fp + off) */
 	UNWIND_LOST, /* undefined, or where only an interpreter finds it */
 	UNWIND_BESIDE_FP, /* of the return address: *(CFA + fp_off + off), where 16 bits do not reach from the CFA */
+	UNWIND_IN_REG, /* of the return address: register off (DWARF's number), known at the leaf: libc's vfork() */
 	UNWIND_WHERE_N
 };
 

@@ -384,6 +384,8 @@ static __always_inline int walk_register(struct scratch *s, u32 number, u64 *ret
 	if (!s->walk.known)
 		return -1;
 #ifdef REGS_OF_DWARF_TABLE
+	if (number > 15)
+		return -1;
 	asm volatile("" : "+r"(number));
 	word = regs_of_dwarf[number & 15];
 #else
@@ -461,6 +463,9 @@ static __always_inline int walk_saved(struct scratch *s, const struct unwind_rul
 			at += rule->fp_off;
 		if (walk_read(ret_ip, sizeof(*ret_ip), at))
 			return WALK_READ_FAILED;
+	} else if (rule->ra == UNWIND_IN_REG) {
+		if (walk_register(s, rule->ra_off, ret_ip))
+			return WALK_UNSUPPORTED;
 #ifdef REGS_LR
 	} else if (rule->ra == UNWIND_SAME && s->walk.known) {
 		*ret_ip = s->regs[REGS_LR];

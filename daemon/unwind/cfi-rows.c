@@ -130,6 +130,12 @@ static bool set_return_address(const struct cfi_cie *cie, const struct cfi_state
 		rule->ra_off = (int16_t)off;
 		return off == (int16_t)off;
 	}
+	/* Between two instructions, or, in vfork(), around a system call. */
+	if (w->kind == WHERE_REGISTER && w->reg != cie->ra && w->reg < cie->machine->n_general) {
+		rule->ra = UNWIND_IN_REG;
+		rule->ra_off = (int16_t)w->reg;
+		return true;
+	}
 	/* It stays in the link register, where there is one. */
 	rule->ra = UNWIND_SAME;
 	return cie->machine->number == EM_AARCH64 && cie->ra == cie->machine->ra &&

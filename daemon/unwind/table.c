@@ -84,7 +84,9 @@ static bool rules_right(const struct table *t)
 	for (uint32_t i = 1; i < t->n_rules; i++)
 		if (rule[i].cfa == UNWIND_NONE || rule[i].cfa >= UNWIND_CFA_N ||
 		    rule[i].cfa_reg >= TABLE_REGISTERS || rule[i].fp >= UNWIND_WHERE_N ||
-		    rule[i].ra >= UNWIND_WHERE_N)
+		    rule[i].ra >= UNWIND_WHERE_N ||
+		    (rule[i].ra == UNWIND_IN_REG &&
+		     (rule[i].ra_off < 0 || rule[i].ra_off >= TABLE_REGISTERS)))
 			return false;
 	return true;
 }

@@ -97,11 +97,13 @@ static size_t put_fde(struct bytes *x, size_t cie, uint64_t start, uint32_t size
 
 static void put_place(struct strbuf *s, const char *what, uint8_t where, int off)
 {
-	static const char *const names[] = { "same", "cfa", "fp", "lost", "beside" };
+	static const char *const names[] = { "same", "cfa", "fp", "lost", "beside", "r" };
 
 	assert_true(where < ARRAY_SIZE(names));
 	if (where == UNWIND_AT_CFA || where == UNWIND_AT_FP || where == UNWIND_BESIDE_FP)
 		strbuf_printf(s, " %s=%s%+d", what, names[where], off);
+	else if (where == UNWIND_IN_REG)
+		strbuf_printf(s, " %s=r%d", what, off);
 	else
 		strbuf_printf(s, " %s=%s", what, names[where]);
 }
@@ -296,7 +298,8 @@ static void registers(void **state)
 	EXPECT("0:sp+8", DW_CFA_register, 6, 6);
 	EXPECT("0:sp+8 ra=cfa-16", OFFSET(16), 2);
 	EXPECT("0:end", DW_CFA_undefined, 16);
-	EXPECT("0:unsupported", DW_CFA_register, 16, 1);
+	EXPECT("0:sp+8 ra=r1", DW_CFA_register, 16, 1);
+	EXPECT("0:unsupported", DW_CFA_register, 16, 17);
 	EXPECT("0:unsupported", DW_CFA_same_value, 16);
 	EXPECT("0:unsupported", DW_CFA_val_offset, 16, 1);
 	/* Too far for a rule, but for what lies beside the frame pointer. */
@@ -587,7 +590,7 @@ static void arm64(void **state)
 		say_frames(x.b, x.n, EM_AARCH64, false),
 		"401000-401100 0:sp+0 ra=same 4:sp+0 ra=same 8:sp+32 fp=cfa-32 ra=cfa-24 "
 		"c:fp+32 fp=cfa-32 ra=cfa-24 1c:sp+0 ra=same "
-		"20:fp+32 fp=cfa-32 ra=cfa-24\n401200-401300 0:end 4:unsupported");
+		"20:fp+32 fp=cfa-32 ra=cfa-24\n401200-401300 0:end 4:sp+0 ra=r9");
 }
 
 /* ---- .eh_frame_hdr ----------------------------------------------------------------------------- */

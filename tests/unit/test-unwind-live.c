@@ -299,7 +299,7 @@ static void test_walks(void **state)
 	assert_int_equal(x.end, WALK_NO_MAPPING);
 	assert_int_equal(x.n, 1);
 	walk(u, &w, AT(0x510), 100, 50, &x);
-	assert_int_equal(x.end, WALK_UNSUPPORTED);
+	assert_int_equal(x.end, WALK_UNSUPPORTED); /* which register that is nobody told */
 	walk(u, &w, AT(0x610), 100, 50, &x);
 	assert_int_equal(x.end, WALK_READ_FAILED);
 	walk(u, &w, 0xdead0000, 100, 50, &x);

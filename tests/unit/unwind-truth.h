@@ -241,6 +241,8 @@ static struct caller by_rule(const struct machine *m, const struct unwind_rule *
 	c.cfa = cfa_by_rule(m, r, pc);
 	if (r->ra == UNWIND_BESIDE_FP)
 		c.ra = memory_at(c.cfa + (uint64_t)(int64_t)(r->fp_off + r->ra_off));
+	else if (r->ra == UNWIND_IN_REG)
+		c.ra = m->reg[r->ra_off];
 	else
 		c.ra = register_by_rule(m, r->ra, r->ra_off, m->ra, c.cfa);
 	c.fp = register_by_rule(m, r->fp, r->fp_off, m->fp, c.cfa);
