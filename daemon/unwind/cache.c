@@ -5,12 +5,16 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <xxhash.h>
 
 #include "base/io.h"
 
 #define FILES_MAX 16384 /* looked at in one trimming */
 #define TEMPORARY "incomplete"
+/* It shares the file system with what cannot be made again: it keeps to a part of it, and out of what is left. */
+#define SHARE_OF_FILESYSTEM 32
+#define FREE_SHARE 10
 
 int cache_name(int fd, struct cache_name *ret)
 {
@@ -85,13 +89,28 @@ int cache_load(const char *dir, const struct cache_name *name, struct table **re
 	return 0;
 }
 
-int cache_store(const char *dir, const struct cache_name *name, const struct table *t)
+/* How many bytes the cache may hold, or 0 when there is no room for any. */
+static uint64_t limit_of(int dir_fd, uint64_t bytes_max)
+{
+	struct statvfs v;
+	uint64_t size;
+
+	if (fstatvfs(dir_fd, &v) < 0 || v.f_bavail < v.f_blocks / FREE_SHARE)
+		return 0;
+	size = (uint64_t)v.f_blocks * v.f_frsize;
+	return MIN(bytes_max, size / SHARE_OF_FILESYSTEM);
+}
+
+int cache_store(const char *dir, const struct cache_name *name, const struct table *t,
+		uint64_t bytes_max)
 {
 	_cleanup_close_ int dir_fd = open_dir(dir), fd = -1;
 	int r;
 
 	if (dir_fd < 0)
 		return dir_fd;
+	if (t->bytes > limit_of(dir_fd, bytes_max))
+		return -ENOSPC;
 	fd = openat(dir_fd, TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return negative_errno();
@@ -150,6 +169,7 @@ void cache_trim(const char *dir, uint64_t bytes_max)
 	if (!d)
 		return;
 	sum = list(dirfd(d), d, &files, &n);
+	bytes_max = limit_of(dirfd(d), bytes_max);
 	if (sum > bytes_max || n == FILES_MAX) {
 		qsort(files, n, sizeof(*files), compare_used);
 		/* Some more, so that not every new table has all of them looked at and one removed. */

@@ -16,7 +16,11 @@ struct cache_name {
 int cache_name(int fd, struct cache_name *ret);
 /* -ENOENT: not there, or not to be used: what is damaged or of another version is removed. `dir` may be NULL. */
 int cache_load(const char *dir, const struct cache_name *name, struct table **ret);
-/* Whole or not at all. */
-int cache_store(const char *dir, const struct cache_name *name, const struct table *t);
-/* Removes the tables whose last use is the longest ago until the rest holds at most so many bytes. */
+/*
+ * Whole or not at all. -ENOSPC: it does not fit into bytes_max, a 32nd of the file system, or what is free there, of
+ * which a tenth is left to others.
+ */
+int cache_store(const char *dir, const struct cache_name *name, const struct table *t,
+		uint64_t bytes_max);
+/* Removes the tables whose last use is the longest ago until the rest keeps to that limit. */
 void cache_trim(const char *dir, uint64_t bytes_max);

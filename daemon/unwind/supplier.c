@@ -16,7 +16,7 @@
 
 #define REPLY_TIMEOUT_NS (5 * NSEC_PER_SEC)
 #define PARSER_MEMORY (1ULL << 30)
-#define CACHE_MAX (256ULL << 20)
+#define CACHE_MAX (64ULL << 20)
 /* What is lacking is looked through for what may be tried again. */
 #define IDLE_NS NSEC_PER_SEC
 /* How long a stop may wait for a parser. */
@@ -279,7 +279,8 @@ static void build(struct supplier *b, uint64_t binary)
 		COUNT(b, cached, 1);
 	} else if (file >= 0) {
 		ask_parser(b, binary, file, &res);
-		if (named && res.table && cache_store(b->o.cache, &name, res.table) == 0)
+		if (named && res.table &&
+		    cache_store(b->o.cache, &name, res.table, b->o.cache_max) == 0)
 			cache_trim(b->o.cache, b->o.cache_max);
 		if (res.table)
 			COUNT(b, built, 1);

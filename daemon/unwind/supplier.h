@@ -14,7 +14,7 @@ struct supplier_options {
 	int (*open_binary)(void *ctx, uint64_t key, bool *ret_vdso);
 	void *ctx;
 	const char *cache; /* directory; NULL: none */
-	uint64_t cache_max; /* bytes of all files in it; 0: 256 MiB */
+	uint64_t cache_max; /* bytes of all files in it; 0: 64 MiB */
 	uint64_t reply_timeout_ns; /* 0: 5 s */
 	uint64_t parser_memory; /* RLIMIT_AS; 0: 1 GiB */
 };

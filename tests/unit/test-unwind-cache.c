@@ -71,7 +71,7 @@ static void test_cache(void **state)
 	a = name_of(path, O_RDWR | O_CREAT);
 	assert_int_equal(cache_load(dir, &a, &again), -ENOENT);
 	assert_int_equal(cache_load(NULL, &a, &again), -ENOENT);
-	assert_int_equal(cache_store(dir, &a, t), 0);
+	assert_int_equal(cache_store(dir, &a, t, 64 << 20), 0);
 	assert_int_equal(cache_load(dir, &a, &again), 0);
 	assert_memory_equal(again, t, t->bytes);
 	free(again);
@@ -84,6 +84,8 @@ static void test_cache(void **state)
 	assert_string_not_equal(a.text, b.text);
 	assert_int_equal(cache_load(dir, &b, &again), -ENOENT);
 
+	assert_int_equal(cache_store(dir, &b, t, t->bytes - 1), -ENOSPC);
+
 	/* One that was damaged goes. */
 	snprintf(other, sizeof(other), "%s/%s", dir, a.text);
 	fd = open(other, O_RDWR | O_CLOEXEC);
@@ -94,11 +96,11 @@ static void test_cache(void **state)
 	assert_int_equal(cache_load(dir, &a, &again), -ENOENT);
 	assert_int_equal(access(other, F_OK), -1);
 	/* Torn, of another version, or a link to somewhere else. */
-	assert_int_equal(cache_store(dir, &a, t), 0);
+	assert_int_equal(cache_store(dir, &a, t, 64 << 20), 0);
 	assert_int_equal(truncate(other, 3000), 0);
 	assert_int_equal(cache_load(dir, &a, &again), -ENOENT);
 	t->version++;
-	assert_int_equal(cache_store(dir, &a, t), 0);
+	assert_int_equal(cache_store(dir, &a, t, 64 << 20), 0);
 	assert_int_equal(cache_load(dir, &a, &again), -ENOENT);
 	t->version--;
 	assert_int_equal(symlink("/etc/passwd", other), 0);
@@ -119,7 +121,7 @@ static void test_trim(void **state)
 		struct timespec used[2] = { { .tv_sec = 1000 + i }, { .tv_sec = 1000 + i } };
 
 		snprintf(n.text, sizeof(n.text), "table%d", i);
-		assert_int_equal(cache_store(dir, &n, t), 0);
+		assert_int_equal(cache_store(dir, &n, t, 64 << 20), 0);
 		snprintf(path, sizeof(path), "%s/%s", dir, n.text);
 		assert_int_equal(utimensat(AT_FDCWD, path, used, 0), 0);
 	}
