@@ -279,9 +279,11 @@ static void build(struct supplier *b, uint64_t binary)
 		COUNT(b, cached, 1);
 	} else if (file >= 0) {
 		ask_parser(b, binary, file, &res);
-		if (named && res.table &&
-		    cache_store(b->o.cache, &name, res.table, b->o.cache_max) == 0)
+		/* Where there is no room, what is there goes as well: others need it more. */
+		if (named && res.table) {
+			(void)cache_store(b->o.cache, &name, res.table, b->o.cache_max);
 			cache_trim(b->o.cache, b->o.cache_max);
+		}
 		if (res.table)
 			COUNT(b, built, 1);
 	}
