@@ -82,7 +82,8 @@ def start(args, nobody=False):
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-    return subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=own_group)
+    return subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                            cwd=DIR, preexec_fn=own_group)
 
 
 def stop(p):

@@ -252,16 +252,20 @@ static void poll_for(struct collector *c, unsigned ms)
 	}
 }
 
-/* All CPU time of the windows is accounted for, up to the ticks in progress at both ends. */
-static void check_time(const struct sum *sum, unsigned cpus, double hz)
+static void check_time_within(const struct sum *sum, unsigned cpus, double slack)
 {
 	double expected = (double)(sum->mono_end_ns - sum->mono_start_ns) * cpus;
 	double got = (double)sum->a.ns + sum->a.idle_ns + sum->a.lost_ns;
-	double slack = 3 * cpus * NSEC_PER_SEC / hz + 10 * NSEC_PER_MSEC;
 
 	if (got < expected - slack || got > expected + slack)
 		fail_msg("accounted for %.3f s of %.3f s", got / NSEC_PER_SEC,
 			 expected / NSEC_PER_SEC);
+}
+
+/* All CPU time of the windows is accounted for, up to the ticks in progress at both ends. */
+static void check_time(const struct sum *sum, unsigned cpus, double hz)
+{
+	check_time_within(sum, cpus, 3 * cpus * NSEC_PER_SEC / hz + 10 * NSEC_PER_MSEC);
 }
 
 static uint64_t ns_of(const struct slice *s, uint32_t tgid)
@@ -373,7 +377,8 @@ static void test_bpf_hammered(void **state)
 	stop_child(pid);
 	assert_true(sum.a.lost[LOSS_TICK_SKIPPED] > 0);
 	assert_true(sum.a.lost_ns > 0);
-	check_time(&sum, s->cpus_online, 499);
+	/* Whoever is preempted within bpf(2) silences its CPU until it goes on: what that hides at the end comes later. */
+	check_time_within(&sum, s->cpus_online, 200 * NSEC_PER_MSEC);
 }
 
 /* Windows that close as fast as they can, while ticks come as fast as they may. */
