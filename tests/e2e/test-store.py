@@ -70,11 +70,10 @@ def test_full_disk_recovers(t):
     d.start()
     time.sleep(2)
     filler = os.path.join(mnt, "filler")
-    with open(filler, "wb") as f:
+    with open(filler, "wb", buffering=0) as f:
         try:
             while True:
                 f.write(b"x" * 65536)
-                f.flush()
         except OSError:
             pass
     # It keeps recording and answering, and tells of each bucket that it gave up: the oldest, or one that found no room.
