@@ -45,31 +45,10 @@ static int open_dir(const char *dir)
 	return fd < 0 ? (dir ? negative_errno() : -ENOENT) : fd;
 }
 
-static int read_file(int fd, struct table **ret)
-{
-	_cleanup_free_ void *data = NULL;
-	struct stat st;
-	int r;
-
-	if (fstat(fd, &st) < 0)
-		return negative_errno();
-	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(struct table) ||
-	    (uint64_t)st.st_size > TABLE_BYTES_MAX)
-		return -EBADMSG;
-	data = aligned_alloc(64, ((uint64_t)st.st_size + 63) & ~63ULL);
-	if (!data)
-		return -ENOMEM;
-	r = pread_full(fd, data, (size_t)st.st_size, 0);
-	if (r >= 0)
-		r = table_check(data, (size_t)st.st_size);
-	if (r >= 0)
-		*ret = TAKE_PTR(data);
-	return r;
-}
-
 int cache_load(const char *dir, const struct cache_name *name, struct table **ret)
 {
 	_cleanup_close_ int dir_fd = open_dir(dir), fd = -1;
+	struct stat st;
 	int r;
 
 	if (dir_fd < 0)
@@ -77,7 +56,7 @@ int cache_load(const char *dir, const struct cache_name *name, struct table **re
 	fd = openat(dir_fd, name->text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return -ENOENT;
-	r = read_file(fd, ret);
+	r = fstat(fd, &st) < 0 ? negative_errno() : table_read(fd, (uint64_t)st.st_size, ret);
 	if (r == -ENOMEM)
 		return r;
 	if (r < 0) {

@@ -27,7 +27,8 @@ struct run {
 	size_t n_remembered;
 };
 
-uint64_t take_long_uleb(struct cursor *c)
+/* The bits of a LEB128 number, and how many: bits beyond 64 are dropped. *ret_last: its last byte. */
+static uint64_t take_leb(struct cursor *c, unsigned *ret_bits, uint8_t *ret_last)
 {
 	uint64_t v = 0;
 	uint8_t byte;
@@ -39,23 +40,27 @@ uint64_t take_long_uleb(struct cursor *c)
 			v |= (uint64_t)(byte & 0x7f) << shift;
 		shift = MIN(shift + 7, 64U);
 	} while (byte & 0x80);
+	*ret_bits = shift;
+	*ret_last = byte;
 	return v;
+}
+
+uint64_t take_long_uleb(struct cursor *c)
+{
+	unsigned bits;
+	uint8_t last;
+
+	return take_leb(c, &bits, &last);
 }
 
 int64_t take_sleb(struct cursor *c)
 {
-	uint64_t v = 0;
-	uint8_t byte;
-	unsigned shift = 0;
+	unsigned bits;
+	uint8_t last;
+	uint64_t v = take_leb(c, &bits, &last);
 
-	do {
-		byte = take_u8(c);
-		if (shift < 64)
-			v |= (uint64_t)(byte & 0x7f) << shift;
-		shift = MIN(shift + 7, 64U);
-	} while (byte & 0x80);
-	if (shift < 64 && byte & 0x40)
-		v |= ~0ULL << shift;
+	if (bits < 64 && last & 0x40)
+		v |= ~0ULL << bits;
 	return (int64_t)v;
 }
 

@@ -94,7 +94,7 @@ static void unlack(struct unwinder *u, struct installed *t)
 	u->n_lacking--;
 }
 
-void installed_free(struct unwinder *u, struct installed *t)
+static void installed_free(struct unwinder *u, struct installed *t)
 {
 	uninstall(u, t, t->root != 0);
 	if (t->state == INSTALLED_WANTED)

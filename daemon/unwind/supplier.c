@@ -120,27 +120,6 @@ struct result {
 	bool forever;
 };
 
-static int read_table(int fd, uint64_t bytes, struct table **ret)
-{
-	_cleanup_free_ void *data = NULL;
-	struct stat st;
-	int r;
-
-	if (bytes < sizeof(struct table) || bytes > TABLE_BYTES_MAX || fd < 0 ||
-	    fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return -EBADMSG;
-	data = aligned_alloc(64, (bytes + 63) & ~63ULL);
-	if (!data)
-		return -ENOMEM;
-	r = pread_full(fd, data, bytes, 0);
-	if (r >= 0)
-		r = table_check(data, bytes);
-	if (r < 0)
-		return r;
-	*ret = TAKE_PTR(data);
-	return 0;
-}
-
 static int receive(struct supplier *b, ProtobufCMessage **ret, int *ret_fd)
 {
 	uint64_t timeout = b->o.reply_timeout_ns, hung = mono_now_ns() + timeout;
@@ -174,7 +153,7 @@ static int take_response(const Sysprofd__V1__ParseResponse *m, int fd, struct re
 
 	switch (m->status) {
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
-		r = read_table(fd, m->table_bytes, &res->table);
+		r = table_read(fd, m->table_bytes, &res->table);
 		if (r == -ENOMEM) {
 			res->lack = UNWIND_LACK_MEMORY;
 			return 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <sys/stat.h>
 #include <xxhash.h>
 
+#include "base/io.h"
 #include "unwind/table.h"
 
 #define SEGMENT_SLACK 0x10000 /* the largest page: what a mapping may show before the segment */
@@ -269,4 +271,26 @@ const struct unwind_rule *table_find(const struct table *t, uint32_t pc)
 			high = mid;
 	}
 	return table_rules(t) + l->group[low / UNWIND_GROUP].rule[low % UNWIND_GROUP];
+}
+
+/* ---- reading ------------------------------------------------------------------------------------- */
+
+int table_read(int fd, uint64_t bytes, struct table **ret)
+{
+	_cleanup_free_ void *data = NULL;
+	struct stat st;
+	int r;
+
+	if (bytes < sizeof(struct table) || bytes > TABLE_BYTES_MAX || fd < 0 ||
+	    fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return -EBADMSG;
+	data = aligned_alloc(64, (bytes + 63) & ~63ULL);
+	if (!data)
+		return -ENOMEM;
+	r = pread_full(fd, data, bytes, 0);
+	if (r >= 0)
+		r = table_check(data, bytes);
+	if (r >= 0)
+		*ret = TAKE_PTR(data);
+	return r;
 }

@@ -58,6 +58,8 @@ uint64_t table_sum(const struct table *t);
  * one of another version. `size` bytes are readable.
  */
 int table_check(const void *data, size_t size);
+/* Reads and checks a table of so many bytes at the beginning of a regular file. Results as above, -ENOMEM, or why not. */
+int table_read(int fd, uint64_t bytes, struct table **ret);
 
 /* The table pc of a file offset that an executable mapping shows, or -ENOENT. */
 int table_pc(const struct table *t, uint64_t offset, uint32_t *ret);
