@@ -9,9 +9,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/thread.h"
-#include "helper/limits.h"
-#include "helper/process.h"
-#include "sysprofd/v1/helper.pb-c.h"
+#include "helper/exchange.h"
 #include "unwind/cache.h"
 
 #define REPLY_TIMEOUT_NS (5 * NSEC_PER_SEC)
@@ -21,16 +19,8 @@
 #define IDLE_NS NSEC_PER_SEC
 /* How long a stop may wait for a parser. */
 #define SLICE_NS (100 * NSEC_PER_MSEC)
-#define EXTENSIONS_MAX 6 /* for a parser that only waits for a CPU */
-#define STRIKES_OUT 2
-#define STRIKES_MAX 64
 /* A parser that nobody needs is not kept. */
 #define PARSER_IDLE_NS (10 * NSEC_PER_SEC)
-
-struct strike {
-	uint64_t binary;
-	unsigned n;
-};
 
 struct supplier {
 	struct supplier_options o;
@@ -40,12 +30,9 @@ struct supplier {
 	bool stop, wish;
 	struct supplier_stats stats;
 
-	/* the thread's own */
-	struct helper_process parser;
+	/* the thread's own, but for the counters in it */
+	struct exchange exchange;
 	uint64_t used_mono_ns; /* when the parser last had something to do */
-	uint64_t last_id;
-	struct strike strikes[STRIKES_MAX];
-	size_t n_strikes, next_strike;
 };
 
 /* ---- between threads ------------------------------------------------------------------------------ */
@@ -77,40 +64,6 @@ static void on_wish(void *ctx)
 		pthread_mutex_unlock(&(b)->lock); \
 	} while (0)
 
-static void show_parser(struct supplier *b)
-{
-	pthread_mutex_lock(&b->lock);
-	b->stats.parser_pid = b->parser.pid;
-	pthread_mutex_unlock(&b->lock);
-}
-
-/* ---- poison ------------------------------------------------------------------------------------------ */
-
-static struct strike *find_strike(struct supplier *b, uint64_t binary)
-{
-	for (size_t i = 0; i < b->n_strikes; i++)
-		if (b->strikes[i].binary == binary)
-			return &b->strikes[i];
-	return NULL;
-}
-
-/* True when the binary has had its chances. */
-static bool strike(struct supplier *b, uint64_t binary)
-{
-	struct strike *k = find_strike(b, binary);
-
-	if (!k) {
-		k = &b->strikes[b->next_strike];
-		b->next_strike = (b->next_strike + 1) % STRIKES_MAX;
-		b->n_strikes = MIN(b->n_strikes + 1, (size_t)STRIKES_MAX);
-		*k = (struct strike){ .binary = binary };
-	}
-	if (++k->n < STRIKES_OUT)
-		return false;
-	COUNT(b, poisoned, 1);
-	return true;
-}
-
 /* ---- the parser ---------------------------------------------------------------------------------------- */
 
 /* What came of one request. */
@@ -119,33 +72,6 @@ struct result {
 	enum unwind_lack lack;
 	bool forever;
 };
-
-static int receive(struct supplier *b, ProtobufCMessage **ret, int *ret_fd)
-{
-	uint64_t timeout = b->o.reply_timeout_ns, hung = mono_now_ns() + timeout;
-	unsigned extensions = 0;
-
-	for (;;) {
-		uint64_t now = mono_now_ns();
-		int r = channel_receive(&b->parser.channel,
-					&sysprofd__v1__parse_response__descriptor,
-					MIN(hung, now + SLICE_NS), ret, ret_fd);
-
-		if (r != -ETIMEDOUT)
-			return r;
-		if (stopped(b))
-			return -ECANCELED;
-		if (mono_now_ns() < hung)
-			continue;
-		/* On a host that is short of CPU no file is to blame. */
-		if (extensions++ == EXTENSIONS_MAX ||
-		    !helper_process_starves(&b->parser, timeout / 4)) {
-			COUNT(b, timeouts, 1);
-			return -ETIME;
-		}
-		hung = mono_now_ns() + timeout;
-	}
-}
 
 static int take_response(const Sysprofd__V1__ParseResponse *m, int fd, struct result *res)
 {
@@ -177,52 +103,41 @@ static int take_response(const Sysprofd__V1__ParseResponse *m, int fd, struct re
 	}
 }
 
-/* One exchange. -ECANCELED: a stop came first. Other errors: the parser is not to be spoken to any more. */
-static int exchange(struct supplier *b, int file, struct result *res)
+/* -ECANCELED: a stop came first. */
+static int receive(struct supplier *b, struct result *res)
 {
-	Sysprofd__V1__ParseRequest q = SYSPROFD__V1__PARSE_REQUEST__INIT;
-	ProtobufCMessage *m = NULL;
+	Sysprofd__V1__ParseResponse *m;
 	_cleanup_close_ int fd = -1;
 	int r;
 
-	helper_process_mark(&b->parser);
-	q.id = ++b->last_id;
-	q.kind = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_UNWIND;
-	r = channel_send(&b->parser.channel, &q.base, file, mono_now_ns() + b->o.reply_timeout_ns);
-	if (r >= 0)
-		r = receive(b, &m, &fd);
+	do
+		r = stopped(b) ? -ECANCELED
+			       : exchange_receive(&b->exchange, mono_now_ns() + SLICE_NS, &m, &fd);
+	while (r == -ETIMEDOUT);
 	if (r < 0)
 		return r;
-	if (((Sysprofd__V1__ParseResponse *)m)->id != q.id)
-		r = -EBADMSG;
-	else
-		r = take_response((Sysprofd__V1__ParseResponse *)m, fd, res);
-	channel_message_free(&b->parser.channel, m);
+	r = take_response(m, fd, res);
+	exchange_end(&b->exchange, m, r);
 	return r;
 }
 
 static void ask_parser(struct supplier *b, uint64_t binary, int file, struct result *res)
 {
+	const struct identity id = { { binary } };
+	Sysprofd__V1__ParseRequest q = SYSPROFD__V1__PARSE_REQUEST__INIT;
 	uint64_t begin = mono_now_ns();
-	int r = helper_process_ensure(&b->parser, begin + b->o.reply_timeout_ns);
+	int r;
 
-	show_parser(b);
 	res->lack = UNWIND_LACK_FILE;
-	if (r < 0)
-		return;
-	r = exchange(b, file, res);
+	q.kind = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_UNWIND;
+	r = exchange_send(&b->exchange, &id, &q, file, NULL, 0, begin + b->o.reply_timeout_ns);
+	if (r >= 0)
+		r = receive(b, res);
 	b->used_mono_ns = mono_now_ns();
-	if (r >= 0) {
-		helper_process_answered(&b->parser);
+	if (r >= 0)
 		COUNT(b, build_ns, b->used_mono_ns - begin);
-		return;
-	}
-	helper_process_failed(&b->parser);
-	show_parser(b);
-	if (r == -ECANCELED)
-		return;
-	COUNT(b, crashes, 1);
-	res->forever = strike(b, binary);
+	else
+		res->forever = is_poisoned(&b->exchange.poison, &id);
 }
 
 /* ---- one binary ------------------------------------------------------------------------------------------ */
@@ -285,10 +200,8 @@ static void wait_for_wish(struct supplier *b)
 		pthread_cond_timedwait(&b->wake, &b->lock, &ts);
 	b->wish = false;
 	pthread_mutex_unlock(&b->lock);
-	if (b->parser.pid && mono_now_ns() - b->used_mono_ns > PARSER_IDLE_NS) {
-		helper_process_done(&b->parser);
-		show_parser(b);
-	}
+	if (b->exchange.pid && mono_now_ns() - b->used_mono_ns > PARSER_IDLE_NS)
+		exchange_done(&b->exchange);
 }
 
 static void *supplier_main(void *arg)
@@ -303,7 +216,7 @@ static void *supplier_main(void *arg)
 		else
 			wait_for_wish(b);
 	}
-	helper_process_done(&b->parser);
+	exchange_done(&b->exchange);
 	return NULL;
 }
 
@@ -320,8 +233,7 @@ int supplier_new(const struct supplier_options *o, struct supplier **ret)
 	b->o = *o;
 	b->o.reply_timeout_ns = o->reply_timeout_ns ?: REPLY_TIMEOUT_NS;
 	b->o.cache_max = o->cache_max ?: CACHE_MAX;
-	helper_process_init(&b->parser, "sysprofd-symbol", "--symbol-helper",
-			    o->parser_memory ?: PARSER_MEMORY);
+	exchange_init(&b->exchange, o->parser_memory ?: PARSER_MEMORY, b->o.reply_timeout_ns);
 	if (o->cache) {
 		cache = strdup(o->cache);
 		r = cache ? 0 : -ENOMEM;
@@ -363,4 +275,8 @@ void supplier_stats(struct supplier *b, struct supplier_stats *ret)
 	pthread_mutex_lock(&b->lock);
 	*ret = b->stats;
 	pthread_mutex_unlock(&b->lock);
+	ret->crashes = atomic_load(&b->exchange.crashes);
+	ret->timeouts = atomic_load(&b->exchange.timeouts);
+	ret->poisoned = atomic_load(&b->exchange.poison.poisoned);
+	ret->parser_pid = atomic_load(&b->exchange.pid);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "base/clock.h"
-#include "symbol/poison.h"
+#include "helper/poison.h"
 
 #define STRIKES_OUT 2
 #define POISON_NS (3600 * NSEC_PER_SEC) /* then a binary is given another try */
