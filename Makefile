@@ -6,12 +6,15 @@ PREFIX ?= /usr
 DESTDIR ?=
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 SAN ?=
-CC = gcc
+# Another machine: CROSS=aarch64-linux-gnu- SYSROOT=dir, with Debian's packages for it unpacked in dir.
+CROSS ?=
+SYSROOT ?=
+CC = $(CROSS)gcc $(SYSROOT:%=--sysroot=%)
 CLANG ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/bin/bpftool) bpftool)
-PKG_CONFIG ?= pkg-config
+PKG_CONFIG ?= $(if $(SYSROOT),PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(CROSS:%-=%)/pkgconfig) pkg-config
 VERSION := 0.1.0
-ARCH := $(shell uname -m)
+ARCH := $(or $(firstword $(subst -, ,$(CROSS))),$(shell uname -m))
 BPF_ARCH := $(patsubst x86_64,x86,$(patsubst aarch64,arm64,$(ARCH)))
 
 V ?= 0
@@ -48,7 +51,7 @@ BENCHES := $(patsubst tests/bench/%.c,$(B)/tests/bench/%,$(wildcard tests/bench/
 WORKLOADS := $(patsubst tests/workload/%.c,$(B)/tests/workload/%,$(wildcard tests/workload/*.c))
 PROGRAMS := $(if $(wildcard daemon/main.c),$(B)/sysprofd) $(if $(wildcard daemon/ctl/main.c),$(B)/sysprofctl)
 
-.PHONY: all demo
+.PHONY: all demo kernel-check
 all: $(PROGRAMS)
 	@:
 
@@ -70,7 +73,7 @@ $(B)/bpf/sysprofd.o: bpf/sysprofd.bpf.c $(wildcard bpf/*.h bpf/*.bpf.c)
 	$(call say,BPF)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function \
-		-D__TARGET_ARCH_$(BPF_ARCH) -Ibpf -idirafter /usr/include/$(shell $(CC) -print-multiarch) -I$(B)/gen -c $< -o $(B)/bpf/sysprofd.tmp.o
+		-D__TARGET_ARCH_$(BPF_ARCH) -Ibpf -idirafter $(SYSROOT)/usr/include/$(shell $(CC) -print-multiarch) -I$(B)/gen -c $< -o $(B)/bpf/sysprofd.tmp.o
 	$(Q)$(BPFTOOL) gen object $@ $(B)/bpf/sysprofd.tmp.o
 
 $(B)/gen/sysprofd.skel.h: $(B)/bpf/sysprofd.o
@@ -94,7 +97,7 @@ $(B)/gen/%.o: $(B)/gen/%.c | $(GEN_H)
 
 $(LIB): $(LIB_O)
 	$(call say,AR)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(CROSS)ar rcs $@ $^
 
 $(B)/sysprofd: $(B)/daemon/main.o $(LIB)
 	$(call say,LD)
@@ -132,6 +135,8 @@ $(B)/tests/demo/demo: tests/demo/demo.c tests/workload/truth.h
 		-pthread -o $@ $<
 
 demo: $(B)/tests/demo/demo
+kernel-check: $(B)/tests/kernels/kernel-check
+demo kernel-check:
 	@:
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -149,12 +154,12 @@ run:
 
 check:
 	@packaging/deps.sh test
-	@$(MAKE) --no-print-directory all unit workloads benches $(B)/tests/kernels/kernel-check demo
+	@$(MAKE) --no-print-directory all unit workloads benches kernel-check demo
 	@tests/check.sh $(B)
 
 check-kernels:
 	@packaging/deps.sh test
-	@$(MAKE) --no-print-directory all $(B)/tests/kernels/kernel-check demo
+	@$(MAKE) --no-print-directory all kernel-check demo
 	@tests/kernels/run.sh $(B)
 
 bench:
@@ -226,6 +231,7 @@ help:
 	@echo 'make fuzz          fuzzers of what comes from outside, FUZZ_SECONDS=60 each (clang)'
 	@echo 'make format, lint  source formatting and checks'
 	@echo 'Variables: V=1 shows commands, B=dir builds elsewhere, SAN=address,undefined builds with sanitizers,'
+	@echo '           CROSS=aarch64-linux-gnu- SYSROOT=dir builds for another machine,'
 	@echo '           ONLY=test-x* runs a part of the tests'
 
 -include $(B)/tests/kernels/kernel-check.d $(LIB_O:.o=.d) $(UNIT:=.d) $(BENCHES:=.d) $(B)/daemon/main.d $(B)/daemon/ctl/main.d

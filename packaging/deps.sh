@@ -11,7 +11,7 @@ build="gcc make pkg-config clang llvm bpftool libbpf-dev libc6-dev linux-libc-de
 # for other kernels. package/command: a command from elsewhere will do.
 test="libcmocka-dev python3/python3 libxml2-utils golang-go/go prometheus/promtool npm/npm curl/curl lld binutils
 	g++ rustc/rustc gdb dwz
-	strace valgrind clang-format clang-tidy qemu-system-x86 busybox-static cpio xz-utils zstd
+	strace valgrind clang-format clang-tidy qemu-system-x86 qemu-system-arm gcc-aarch64-linux-gnu busybox-static cpio xz-utils zstd
 	musl-tools procps util-linux"
 
 # Programs whose stacks are looked at.

@@ -1,16 +1,24 @@
 #!/bin/sh
-# Prints the C tables of system call names, from the kernel's own headers. $1: the C compiler.
+# Prints the C tables of system call names, from the kernel's own headers. Arguments: the C compiler.
 set -eu
-cc=$1
+cc=$*
+
+# "NUMBER NAME" of each. The compiler evaluates the numbers: some are defined by way of another macro.
+calls() # header
+{
+	{
+		echo "#include <$1>"
+		echo "#include <$1>" | $cc -E -dM -x c - | sed -nE 's/^#define __NR_([a-z0-9_]+) .*/call "\1" __NR_\1/p'
+	} | $cc -E -P -x c - | sed -nE 's/^call "(.*)" ([0-9]+)$/\2 \1/p'
+}
 
 table() # name, header...
 {
 	echo "static const char *const $1[] = {"
 	shift
 	for header; do
-		if echo "#include <$header>" | "$cc" -E -x c - >/dev/null 2>&1; then
-			echo "#include <$header>" | "$cc" -E -dM -x c - |
-				sed -nE 's/^#define __NR_([a-z0-9_]+) ([0-9]+)$/\2 \1/p' | sort -n -u -k1,1 |
+		if echo "#include <$header>" | $cc -E -x c - >/dev/null 2>&1; then
+			calls "$header" | sort -n -u -k1,1 |
 				awk '$1 < 1024 && $2 !~ /^(syscalls|arch_specific_syscall)$/ { printf "\t[%d] = \"%s\",\n", $1, $2 }'
 			break
 		fi
@@ -20,7 +28,7 @@ table() # name, header...
 }
 
 table native_syscalls asm/unistd_64.h asm/unistd.h
-case $("$cc" -dumpmachine) in
+case $($cc -dumpmachine) in
 x86_64*) table compat_syscalls asm/unistd_32.h ;;
 *) echo 'static const char *const compat_syscalls[] = { [1023] = NULL };' ;;
 esac

@@ -44,12 +44,24 @@ struct truth {
 
 /* Calls whose number says little without its ABI, and numbers that nobody has. */
 enum odd_kind {
-	ODD_COMPAT_GETPID, /* 20, which natively is writev */
 	ODD_WRITEV,
-	ODD_X32_GETPID,
 	ODD_MINUS_ONE,
 	ODD_UNKNOWN,
+#ifdef __x86_64__
+	ODD_COMPAT_GETPID, /* 20, which natively is writev */
+	ODD_X32_GETPID,
+#endif
 	ODD_N
+};
+
+static const char *const odd_names[ODD_N] = {
+	[ODD_WRITEV] = "writev",
+	[ODD_MINUS_ONE] = "minus-one",
+	[ODD_UNKNOWN] = "9999",
+#ifdef __x86_64__
+	[ODD_COMPAT_GETPID] = "compat-getpid",
+	[ODD_X32_GETPID] = "x32-getpid",
+#endif
 };
 
 struct child {
@@ -111,14 +123,19 @@ static long call_compat(long nr)
 	__asm__ volatile("int $0x80" : "+a"(nr) : : "memory", "r8", "r9", "r10", "r11");
 	return nr;
 }
+#endif
 
 static void run_odd(struct truth *t)
 {
 	for (int i = 0; i < ODD_CALLS; i++) {
-		if (call_compat(20) != getpid() || syscall(SYS_writev, -1, NULL, 0) != -1 ||
-		    syscall(-1L) != -1 || syscall(9999L) != -1)
+		if (syscall(SYS_writev, -1, NULL, 0) != -1 || syscall(-1L) != -1 ||
+		    syscall(9999L) != -1)
+			_exit(1);
+#ifdef __x86_64__
+		if (call_compat(20) != getpid())
 			_exit(1);
 		t->odd_errno = syscall(SYS_getpid | X32_BIT) < 0 ? errno : 0;
+#endif
 	}
 }
 
@@ -126,11 +143,13 @@ static void run_odd(struct truth *t)
 static enum odd_kind odd_kind_of(uint32_t call, int x32_errno)
 {
 	const uint32_t calls[ODD_N] = {
-		[ODD_COMPAT_GETPID] = SYSCALL_KEY(SYSCALL_ABI_COMPAT, 20, 0),
 		[ODD_WRITEV] = SYSCALL_KEY(SYSCALL_ABI_NATIVE, SYS_writev, EBADF),
-		[ODD_X32_GETPID] = SYSCALL_KEY(SYSCALL_ABI_X32, SYS_getpid, x32_errno),
 		[ODD_MINUS_ONE] = SYSCALL_KEY(SYSCALL_ABI_NATIVE, SYSCALL_NR_INVALID, ENOSYS),
 		[ODD_UNKNOWN] = SYSCALL_KEY(SYSCALL_ABI_NATIVE, 9999, ENOSYS),
+#ifdef __x86_64__
+		[ODD_COMPAT_GETPID] = SYSCALL_KEY(SYSCALL_ABI_COMPAT, 20, 0),
+		[ODD_X32_GETPID] = SYSCALL_KEY(SYSCALL_ABI_X32, SYS_getpid, x32_errno),
+#endif
 	};
 	int i = 0;
 
@@ -138,7 +157,6 @@ static enum odd_kind odd_kind_of(uint32_t call, int x32_errno)
 		i++;
 	return i;
 }
-#endif
 
 __attribute__((noinline)) static void burn(struct truth *t)
 {
@@ -225,9 +243,7 @@ static int start_all(struct workload *w)
 		return negative_errno();
 	for (int i = 0; i < CALLERS; i++)
 		start(&w->callers[i], w, gate, run_caller);
-#ifdef __x86_64__
 	start(&w->odd, w, gate, run_odd);
-#endif
 	start(&w->burner, w, gate, burn);
 	start(&w->sleeper, w, gate, run_sleeper);
 	start(&w->locker, w, gate, run_locker);
@@ -267,7 +283,6 @@ static bool is_caller(const struct workload *w, uint32_t tgid)
 
 static void add_odd(struct tally *t, const struct workload *w, const struct slice *s)
 {
-#ifdef __x86_64__
 	for (size_t i = 0; i < s->n_syscalls; i++) {
 		enum odd_kind kind = odd_kind_of(s->syscalls[i].key.call, w->truth->odd_errno);
 
@@ -279,7 +294,6 @@ static void add_odd(struct tally *t, const struct workload *w, const struct slic
 			 SYSCALL_KEY_ABI(s->syscalls[i].key.call) != SYSCALL_ABI_NATIVE)
 			t->odd_others += s->syscalls[i].calls;
 	}
-#endif
 }
 
 static void add_slice(struct tally *t, const struct workload *w, const struct slice *s)
@@ -413,16 +427,18 @@ static void judge_balance(const struct account *a, const char *name)
 }
 
 /* Exact, and nothing of it under another number, ABI or error. */
-static void judge_odd(const struct tally *t, const struct workload *w)
+static void judge_odd(const struct tally *t)
 {
 	bool ok = t->odd_others == 0;
+	char counts[256] = "";
 
-	for (int i = 0; i < ODD_N; i++)
+	for (int i = 0; i < ODD_N; i++) {
+		size_t n = strlen(counts);
+
 		ok &= t->odd[i] == ODD_CALLS;
-	say(ok, "odd-calls",
-	    "compat=%lu writev=%lu x32=%lu (errno %d) minus-one=%lu 9999=%lu else=%lu",
-	    t->odd[ODD_COMPAT_GETPID], t->odd[ODD_WRITEV], t->odd[ODD_X32_GETPID],
-	    w->truth->odd_errno, t->odd[ODD_MINUS_ONE], t->odd[ODD_UNKNOWN], t->odd_others);
+		snprintf(counts + n, sizeof(counts) - n, "%s=%lu ", odd_names[i], t->odd[i]);
+	}
+	say(ok, "odd-calls", "%selse=%lu", counts, t->odd_others);
 }
 
 static void judge(const struct tally *t, const struct workload *w, const struct collector *c)
@@ -454,9 +470,7 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 		say_lost(&t->account[SOURCE_SYSCALLS], lost, sizeof(lost));
 		say(t->getpid == CALLERS * CALLS, "syscalls", "%s getpid=%lu of %d%s",
 		    s[SOURCE_SYSCALLS].hook, t->getpid, CALLERS * CALLS, lost);
-#ifdef __x86_64__
-		judge_odd(t, w);
-#endif
+		judge_odd(t);
 	}
 	if (s[SOURCE_FUTEX].running) {
 		uint64_t waits = atomic_load(&u->waits);

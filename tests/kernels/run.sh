@@ -1,144 +1,113 @@
 #!/bin/bash
 # Boots other kernels in the emulator and runs kernel-check on each. $1: build directory.
 #
-# Kernels are Debian's, the newest of each series: fetched with an apt root of its own from the mirror that this
-# machine's apt uses, unpacked, never installed. Downloads stay in $1/kernels. Prints TAP, one line per kernel.
-# KERNELS="5.10 6.1 6.12 7" chooses series.
+# Kernels are Debian's, the newest of each series, fetched but not installed (debian.sh). Downloads stay in $1/kernels.
+# What runs on another machine than this one is cross-built in $1/ARCH first. Prints TAP, one line per kernel.
+# KERNELS="5.10 6.1 6.12 7 6.1/arm64 6.12/arm64" chooses series; without an architecture: amd64.
 set -u
 build=${1:-build}
 here=$(cd "$(dirname "$0")" && pwd)
-series=(${KERNELS:-5.10 6.1 6.12 7})
+series=(${KERNELS:-5.10 6.1 6.12 7 6.12/arm64})
 boot_limit=${KERNEL_TIMEOUT:-400}
-lists_days=7
 mkdir -p "$build/kernels"
 root=$(cd "$build/kernels" && pwd)
+# shellcheck source=tests/kernels/debian.sh
+. "$here/debian.sh"
 
-# ---- where kernels come from -----------------------------------------------------------------------
+# ---- machines ------------------------------------------------------------------------------------------
 
-# "URI SUITE" of each Debian source that apt is configured with.
-configured_sources()
+# Sets what is different about one: sysroot, built (directory), cross, console, and qemu.
+choose_machine() # Debian's name of it
 {
-	cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-		sed -nE 's/^deb[ \t]+(\[[^]]*\][ \t]+)?([^ \t]+)[ \t]+([^ \t]+).*/\2 \3/p'
-	cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
-		awk 'tolower($1) == "uris:" { uri = $2 }
-		     tolower($1) == "suites:" { for (i = 2; i <= NF; i++) suites = suites " " $i }
-		     /^[ \t]*$/ { flush() } END { flush() }
-		     function flush(  n, s) {
-			n = split(suites, s, " "); for (i = 1; i <= n; i++) print uri, s[i]; uri = suites = ""
-		     }'
-}
-
-find_mirrors()
-{
-	local release uri suite
-	release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-	mirror='' security=''
-	while read -r uri suite; do
-		[ "$suite" = "$release" ] && mirror=${mirror:-${uri%/}}
-		[ "$suite" = "$release-security" ] && security=${security:-${uri%/}}
-	done < <(configured_sources)
-	security=${security:-${mirror}-security}
-	[ -n "$mirror" ]
-}
-
-apt_options()
-{
-	options=(-q -o Dir::Etc::sourcelist="$root/sources.list" -o Dir::Etc::sourceparts=/dev/null/none
-		-o Dir::Etc::preferencesparts=/dev/null/none -o Dir::Etc::preferences=/dev/null/none
-		-o Dir::State="$root/apt" -o Dir::State::lists="$root/apt/lists"
-		-o Dir::State::status="$root/apt/status" -o Dir::Cache="$root/apt/cache"
-		-o APT::Architecture=amd64 -o APT::Sandbox::User=root -o APT::Install-Recommends=false
-		-o Acquire::Languages=none -o Acquire::Check-Valid-Until=false -o Acquire::Retries=2)
-}
-
-# A suite that the mirror has given up is an error in the log and no more: the others are read.
-update_lists()
-{
-	local line
-	if [ -s "$root/sources.list" ] && [ -z "$(find "$root/sources.list" -mtime +$lists_days)" ]; then
-		return
-	fi
-	mkdir -p "$root"/apt/{lists/partial,cache/archives/partial}
-	: >"$root/apt/status"
-	for line in "$mirror bullseye" "$security bullseye-security" "$mirror-archive/debian bullseye" \
-		"$mirror bookworm" "$security bookworm-security" "$mirror trixie" "$mirror trixie-backports"; do
-		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $line main"
-	done >"$root/sources.list"
-	apt-get "${options[@]}" update >"$root/apt.log" 2>&1
-	if ! ls "$root"/apt/lists/*_Packages* >/dev/null 2>&1; then
-		rm -f "$root/sources.list"
+	arch=$1
+	case $arch in
+	amd64)
+		sysroot='' built=$build cross='' triplet=x86_64-linux-gnu console=ttyS0
+		# One thread for all CPUs: with a thread each, an emulated CPU may run the int3 of code that another
+		# is patching.
+		qemu=(qemu-system-x86_64 -accel "tcg,thread=single" -cpu max)
+		;;
+	arm64)
+		sysroot=$root/root-arm64 built=$build/arm64 triplet=aarch64-linux-gnu cross=aarch64-linux-gnu-
+		console=ttyAMA0
+		# Pointers are authenticated, but by a quick hash.
+		qemu=(qemu-system-aarch64 -M virt -cpu "max,pauth-impdef=on")
+		;;
+	*)
 		return 1
-	fi
+		;;
+	esac
+	apt_options
 }
 
-newest_package() # series
+# The libraries of a cross build are those that deps.sh installs here.
+cross_build()
 {
-	apt-cache "${options[@]}" pkgnames linux-image- 2>/dev/null | grep -E "^linux-image-${1//./\\.}\.[0-9].*-cloud-amd64\$" |
-		grep -v -- '-rt-' | sort -V | tail -n 1
-}
-
-# Unpacks the kernel image of a package into $image, if it has one.
-unpack_kernel() # package
-{
-	local dir=${image%/*}
-	rm -f "$dir"/*.deb
-	(cd "$dir" && apt-get "${options[@]}" download "$1" >>"$root/apt.log" 2>&1) || return 1
-	dpkg-deb --fsys-tarfile "$dir"/*.deb | tar -xO --wildcards '*/vmlinuz*' >"$image.part" 2>/dev/null
-	rm -f "$dir"/*.deb
-	[ -s "$image.part" ] && mv "$image.part" "$image"
-}
-
-# Prints name and image of the newest kernel of a series, or why there is none.
-fetch_kernel() # series
-{
-	local package name image
-	package=$(newest_package "$1")
-	if [ -z "$package" ]; then
-		echo "no package linux-image-$1*-cloud-amd64 at $mirror, see $root/apt.log"
-		return 1
-	fi
-	name=${package#linux-image-}
-	image=$root/$name/vmlinuz
-	if [ ! -s "$image" ]; then
-		mkdir -p "$root/$name"
-		# Since 7.3 the image package is empty and the kernel lies in a package of its own.
-		unpack_kernel "$package" || unpack_kernel "linux-binary-$name" || {
-			echo "$package: no kernel could be fetched, see $root/apt.log"
-			return 1
-		}
-	fi
-	echo "$name $image"
+	local libraries
+	# shellcheck disable=SC2046 # words are meant
+	libraries=$(echo $(grep -oE '[a-z0-9.+-]+-dev\>' "$here/../../packaging/deps.sh"))
+	# shellcheck disable=SC2086
+	fetch_root "$sysroot" $libraries busybox-static || return 1
+	env -u MAKEFLAGS -u MAKELEVEL make -C "$here/../.." -j"$(nproc)" B="$(realpath -m "$built")" CROSS="$cross" SYSROOT="$sysroot" \
+		all demo kernel-check >"$root/build-$arch.log" 2>&1
 }
 
 # ---- what runs on them ---------------------------------------------------------------------------------
 
+# Copies the libraries that a program or a library needs, and its interpreter.
+copy_libraries() # file
+{
+	local name lib
+	for name in $(readelf -ld "$1" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p; s/.*interpreter: (.*)\]/\1/p'); do
+		for lib in "$sysroot"{,/lib/"$triplet"/,/usr/lib/"$triplet"/}"$name"; do
+			[ -f "$lib" ] || continue
+			lib=${lib#"$sysroot"}
+			if [ ! -e "$tree$lib" ]; then
+				install -D "$(readlink -f "$sysroot$lib")" "$tree$lib" || return 1
+				copy_libraries "$tree$lib" || return 1
+			fi
+			continue 2
+		done
+		echo "# $1 needs $name" >&2
+		return 1
+	done
+}
+
 make_initramfs()
 {
-	local tree=$root/initramfs program lib
+	local tree=$root/initramfs-$arch program
 	rm -rf "$tree"
 	mkdir -p "$tree/bin"
-	cp /bin/busybox "$tree/bin/busybox" || return 1
+	cp "$sysroot/bin/busybox" "$tree/bin/busybox" || return 1
 	ln -s busybox "$tree/bin/sh"
 	cp "$here/init.sh" "$tree/init"
 	chmod 755 "$tree/init"
 	for program in sysprofd sysprofctl tests/demo/demo tests/kernels/kernel-check; do
-		cp "$build/$program" "$tree/bin/" || return 1
-		while read -r lib; do
-			[ -e "$tree$lib" ] || install -D "$(readlink -f "$lib")" "$tree$lib" || return 1
-		done < <(ldd "$build/$program" | grep -oE '/[^ ]+')
+		cp "$built/$program" "$tree/bin/" && copy_libraries "$built/$program" || return 1
 	done
 	# Names of the demo's functions are part of the test.
-	strip "$tree"/bin/{sysprofd,sysprofctl,kernel-check}
-	(cd "$tree" && find . | cpio -o -H newc --quiet) >"$root/initramfs.cpio"
+	"${cross}strip" "$tree"/bin/{sysprofd,sysprofctl,kernel-check}
+	(cd "$tree" && find . | cpio -o -H newc --quiet) >"$tree.cpio"
 }
 
-# One thread for all CPUs: with a thread each, an emulated CPU may run the int3 of code that another is patching.
+# Once per machine: 0, or $result says what is missing.
+prepare_machine()
+{
+	[ "${prepared[$arch]:-}" ] && return
+	result="the lists of $mirror could not be read, see $apt/log"
+	update_lists || return 1
+	result="the programs for $arch could not be built, see $apt/log and $root/build-$arch.log"
+	[ -z "$cross" ] || cross_build || return 1
+	result="the initramfs for $arch could not be made"
+	make_initramfs || return 1
+	prepared[$arch]=yes
+}
+
 boot() # log
 {
-	timeout -k 5 "$boot_limit" qemu-system-x86_64 -accel tcg,thread=single -cpu max -m 1G -smp 2 -nographic -no-reboot \
-		-nic none -kernel "$image" -initrd "$root/initramfs.cpio" \
-		-append "console=ttyS0 quiet panic=-1" </dev/null 2>&1 | tr -d '\r' >"$1"
+	timeout -k 5 "$boot_limit" "${qemu[@]}" -m 1G -smp 2 -nographic -no-reboot \
+		-nic none -kernel "$image" -initrd "$root/initramfs-$arch.cpio" \
+		-append "console=$console quiet panic=-1" </dev/null 2>&1 | tr -d '\r' >"$1"
 }
 
 # ---- the matrix ----------------------------------------------------------------------------------------
@@ -154,6 +123,13 @@ answers() # log, type, name
 	missing+=" $2:$3"
 }
 
+# Whether a parser has built tables, and whether each call has the name that it has on this architecture.
+is_whole() # log
+{
+	grep -aqE '^status user stacks: .*; [1-9][0-9]* unwind tables' "$1" || missing+=" tables"
+	! grep -aqE '^top syscalls .* syscall_[0-9]+' "$1" || missing+=" names-of-calls"
+}
+
 # What explains a failure: what kernel and daemon said, and the first lines of each answer.
 evidence() # log
 {
@@ -161,13 +137,16 @@ evidence() # log
 	grep -aE '^(top|asked|status) ' "$1" | awk '$1 != "top" || seen[$2]++ < 12' | tail -n 80
 }
 
-check_kernel() # series
+check_kernel() # series, or series/architecture
 {
 	local log facts missing='' start=$SECONDS
 	name='' image=''
-	if ! result=$(fetch_kernel "$1"); then
+	choose_machine "$(case $1 in */*) echo "${1#*/}" ;; *) echo amd64 ;; esac)" || {
+		result="$1: no such machine"
 		return 1
-	fi
+	}
+	prepare_machine || return 1
+	result=$(fetch_kernel "${1%/*}") || return 1
 	read -r name image <<<"$result"
 	log=$root/$name/console.log
 	boot "$log"
@@ -178,6 +157,7 @@ check_kernel() # series
 	answers "$log" off-cpu schedule
 	answers "$log" syscalls read
 	answers "$log" futex lock_orders
+	is_whole "$log"
 	[ -z "$missing" ] || facts+="; FAILED: the daemon's answers lack$missing"
 	result="$name ($((SECONDS - start)) s): $facts"
 	grep -aq '^done' "$log" && grep -aq '^status 0' "$log" && [ -z "$missing" ]
@@ -186,18 +166,12 @@ check_kernel() # series
 main()
 {
 	local n=0 status=0 s
-	apt_options
+	declare -A prepared=()
 	find_mirrors || {
 		echo "1..1"
 		echo "not ok 1 - no Debian mirror is configured in /etc/apt"
 		exit 1
 	}
-	if ! update_lists; then
-		echo "1..1"
-		echo "not ok 1 - the lists of $mirror could not be read, see $root/apt.log"
-		exit 1
-	fi
-	make_initramfs || exit 1
 	echo "1..${#series[@]}"
 	for s in "${series[@]}"; do
 		n=$((n + 1))
