@@ -25,6 +25,8 @@
 #define REGS_IN_USER(words) (((words)[REGS_CS] & 3) == 3)
 #define REGS_IN_COMPAT(words) (((words)[REGS_CS] & 0xffff) == 0x23) /* __USER32_CS */
 #define REGS_R9 8
+#define REGS_BASE 5 /* bx */
+#define DWARF_BASE 3
 #define REGS_OF_DWARF_TABLE                                          \
 	{                                                            \
 		10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0 \

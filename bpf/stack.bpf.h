@@ -203,21 +203,26 @@ static __always_inline void stack_user_regs(struct scratch *s)
 	s->walk.ip = s->regs[REGS_IP];
 	s->walk.sp = s->regs[REGS_SP];
 	s->walk.fp = s->regs[REGS_FP];
-	s->walk.known = 1;
+	s->walk.known = WALK_KNOWS_ALL;
 	s->walk.word = REGS_IN_COMPAT(s->regs) ? 4 : 8;
 	stack_space(s);
 }
 
 /*
  * The registers that a task which is in the kernel had in user space: false for kernel threads, for tasks that
- * have given up their memory, and when they cannot be read. Leaves all of them in s->regs.
+ * have given up their memory (in exit and exec), and when they cannot be read. Leaves all of them in s->regs.
  */
 static __always_inline bool stack_read_user_regs(struct scratch *s, struct task_struct *task)
 {
 	u32 flags = BPF_CORE_READ(task, flags);
+	struct mm_struct *mm;
 	void *regs;
 
-	if (flags & (PF_KTHREAD | PF_IO_WORKER) || !BPF_CORE_READ(task, mm))
+	if (flags & (PF_KTHREAD | PF_IO_WORKER))
+		return false;
+	mm = BPF_CORE_READ(task, mm);
+	/* In the middle of an exec the old program is gone, and the new one is not there yet. */
+	if (!mm || !BPF_CORE_READ(mm, start_code))
 		return false;
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) /* 5.15 */
 		regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());

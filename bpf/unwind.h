@@ -29,7 +29,7 @@ enum unwind_cfa {
 	UNWIND_NONE = 0, /* no row covers this code: the frame pointer is the only guess */
 	UNWIND_SP, /* sp + cfa_off */
 	UNWIND_FP, /* fp + cfa_off */
-	UNWIND_REG, /* register cfa_reg (DWARF's number) + cfa_off; known at the leaf and above a signal frame */
+	UNWIND_REG, /* register cfa_add (DWARF's number) + cfa_off; known at the leaf and above a signal frame */
 	UNWIND_FP_DEREF, /* *(fp + cfa_off) + cfa_add */
 	UNWIND_SP_DEREF, /* *(sp + cfa_off) + cfa_add */
 	UNWIND_PLT, /* sp + 8 + (ip & 15 >= cfa_off ? 8 : 0) */
@@ -51,14 +51,22 @@ enum unwind_where {
 	UNWIND_WHERE_N
 };
 
+/*
+ * Where the caller's base register (rbx) is: the frames of lazy binding in the dynamic linker hang on it, below
+ * functions that save it. Others: words from the CFA, at least -8; compilers save it no lower.
+ */
+#define UNWIND_BASE_SAME 0
+#define UNWIND_BASE_LOST 1
+#define UNWIND_BASE_LOWEST -8
+
 struct unwind_rule {
 	s32 cfa_off;
 	s32 fp_off; /* of the saved frame pointer (rbp, x29) */
 	s16 ra_off; /* of the return address: x86-64 mostly -8 */
 	s16 cfa_add;
 	u8 cfa; /* enum unwind_cfa */
-	u8 cfa_reg;
 	u8 fp, ra; /* enum unwind_where */
+	s8 base;
 };
 SHARED_ASSERT(sizeof(struct unwind_rule) == 16);
 
@@ -169,6 +177,13 @@ struct unwind_file_key {
 	u32 pad;
 };
 SHARED_ASSERT(sizeof(struct unwind_file_key) == 32);
+
+/* Where a file was met that no table was known for. */
+struct unwind_stranger {
+	struct unwind_process_key process;
+	u64 address; /* in its mapping */
+};
+SHARED_ASSERT(sizeof(struct unwind_stranger) == 24);
 
 #define UNWIND_FILE_SEGMENTS 2
 struct unwind_file {

@@ -38,6 +38,9 @@ struct walk_memo {
 	u64 rule;
 };
 
+/* Which of scratch.regs are this frame's. */
+enum walk_known { WALK_KNOWS_NONE = 0, WALK_KNOWS_BASE, WALK_KNOWS_ALL };
+
 struct walk {
 	u64 ip;
 	u64 fp;
@@ -49,7 +52,7 @@ struct walk {
 	u32 rule;
 	u32 epoch;
 	u8 exact; /* ip is of an instruction that has not run, not a return address */
-	u8 known; /* all of scratch.regs are this frame's */
+	u8 known; /* enum walk_known */
 	u8 doubtful; /* went by frame pointers where a table should have been: enum walk_end says why */
 	u8 pad;
 	struct unwind_process space; /* node 0: its mappings are not known */
@@ -308,7 +311,6 @@ static __always_inline int walk_arrive(struct scratch *s, u64 ip, u64 sp, u64 fp
 	s->walk.sp = sp;
 	s->walk.fp = fp;
 	s->walk.exact = 0;
-	s->walk.known = 0;
 	return 0;
 }
 
@@ -320,6 +322,7 @@ static __always_inline int walk_frame_pointer(struct scratch *s, u8 otherwise, b
 
 	s->rec.walk_end = otherwise;
 	s->rec.nr_fp++;
+	s->walk.known = WALK_KNOWS_NONE;
 	if (!fp) {
 		/* The outermost frame of code that keeps frame pointers: entry points begin with 0. */
 		if (!leaf && !s->walk.doubtful)
@@ -368,7 +371,7 @@ static __always_inline int walk_signal(struct scratch *s)
 	if (walk_arrive(s, s->regs[REGS_IP], s->regs[REGS_SP], s->regs[REGS_FP]))
 		return 1;
 	s->walk.exact = 1;
-	s->walk.known = 1;
+	s->walk.known = WALK_KNOWS_ALL;
 	return 0;
 }
 
@@ -381,7 +384,13 @@ static __always_inline int walk_register(struct scratch *s, u32 number, u64 *ret
 {
 	u32 word;
 
-	if (!s->walk.known)
+#ifdef REGS_BASE
+	if (s->walk.known == WALK_KNOWS_BASE && number == DWARF_BASE) {
+		*ret = s->regs[REGS_BASE];
+		return 0;
+	}
+#endif
+	if (s->walk.known != WALK_KNOWS_ALL)
 		return -1;
 #ifdef REGS_OF_DWARF_TABLE
 	if (number > 15)
@@ -414,13 +423,13 @@ static __always_inline int walk_cfa(struct scratch *s, const struct unwind_rule 
 		s->walk.cfa = s->walk.sp + 8 + ((s32)(s->walk.ip & 15) >= rule->cfa_off ? 8 : 0);
 		return 0;
 	case UNWIND_REG:
-		if (walk_register(s, rule->cfa_reg, &at))
+		if (walk_register(s, rule->cfa_add, &at))
 			return WALK_UNSUPPORTED;
 		s->walk.cfa = at + rule->cfa_off;
 		return 0;
 #ifdef REGS_R9
 	case UNWIND_SP_R9:
-		if (!s->walk.known)
+		if (s->walk.known != WALK_KNOWS_ALL)
 			return WALK_UNSUPPORTED;
 		r9 = s->regs[REGS_R9] * 8;
 		break;
@@ -439,49 +448,93 @@ static __always_inline int walk_cfa(struct scratch *s, const struct unwind_rule 
 	return 0;
 }
 
-/*
- * Return address and frame pointer of the caller: 0, or why not. They mostly lie within 64 bytes below the CFA,
- * which are read at once.
- */
+/* The return address, where it is not among the words that were read: 0, or why not. */
+static __always_inline int walk_return_address(struct scratch *s, const struct unwind_rule *rule,
+					       u64 *ret)
+{
+	u64 at = s->walk.cfa + rule->ra_off;
+
+	switch (rule->ra) {
+	case UNWIND_BESIDE_FP:
+		at += rule->fp_off;
+		break;
+	case UNWIND_AT_CFA:
+		break;
+	case UNWIND_IN_REG:
+		return walk_register(s, rule->ra_off, ret) ? WALK_UNSUPPORTED : 0;
+#ifdef REGS_LR
+	case UNWIND_SAME:
+		*ret = s->regs[REGS_LR];
+		return s->walk.known == WALK_KNOWS_ALL ? 0 : WALK_UNSUPPORTED;
+#endif
+	default:
+		return WALK_UNSUPPORTED;
+	}
+	return walk_read(ret, sizeof(*ret), at) ? WALK_READ_FAILED : 0;
+}
+
+/* The frame pointer, likewise. */
+static __always_inline int walk_saved_fp(struct scratch *s, const struct unwind_rule *rule,
+					 u64 *ret)
+{
+	u64 at = rule->fp_off;
+
+	switch (rule->fp) {
+	case UNWIND_SAME:
+		*ret = s->walk.fp;
+		return 0;
+	case UNWIND_AT_CFA:
+		at += s->walk.cfa;
+		break;
+	case UNWIND_AT_FP:
+		at += s->walk.fp;
+		break;
+	default:
+		*ret = 0;
+		return 0;
+	}
+	return walk_read(ret, sizeof(*ret), at) ? WALK_READ_FAILED : 0;
+}
+
+/* What is known of the registers in the caller's frame. `near`: the words below the CFA are in walk.words. */
+static __always_inline void walk_saved_base(struct scratch *s, const struct unwind_rule *rule,
+					    bool near)
+{
+#ifdef REGS_BASE
+	if (rule->base < 0 && near) {
+		s->regs[REGS_BASE] = s->walk.words[rule->base & 7];
+		s->walk.known = WALK_KNOWS_BASE;
+		return;
+	}
+	if (rule->base == UNWIND_BASE_SAME && s->walk.known) {
+		s->walk.known = WALK_KNOWS_BASE;
+		return;
+	}
+#endif
+	s->walk.known = WALK_KNOWS_NONE;
+}
+
+/* Of the caller: 0, or why not. Mostly all lie within 64 bytes below the CFA, which are read at once. */
 static __always_inline int walk_saved(struct scratch *s, const struct unwind_rule *rule,
 				      u64 *ret_ip, u64 *ret_fp)
 {
 	u32 ra = rule->ra_off + 64, fp = rule->fp_off + 64;
 	bool near_ra = rule->ra == UNWIND_AT_CFA && ra < 64 && !(ra & 7);
 	bool near_fp = rule->fp == UNWIND_AT_CFA && fp < 64 && !(fp & 7);
-	bool both = near_ra && near_fp && !walk_read(s->walk.words, 64, s->walk.cfa - 64);
+	bool near = near_ra && (near_fp || rule->base < 0) &&
+		    !walk_read(s->walk.words, 64, s->walk.cfa - 64);
+	int r = 0;
 
-	if (both) {
+	if (near)
 		*ret_ip = s->walk.words[ra >> 3 & 7];
+	else
+		r = walk_return_address(s, rule, ret_ip);
+	if (near && near_fp)
 		*ret_fp = s->walk.words[fp >> 3 & 7];
-		return 0;
-	}
-	if (rule->ra == UNWIND_AT_CFA || rule->ra == UNWIND_BESIDE_FP) {
-		u64 at = s->walk.cfa + rule->ra_off;
-
-		if (rule->ra == UNWIND_BESIDE_FP)
-			at += rule->fp_off;
-		if (walk_read(ret_ip, sizeof(*ret_ip), at))
-			return WALK_READ_FAILED;
-	} else if (rule->ra == UNWIND_IN_REG) {
-		if (walk_register(s, rule->ra_off, ret_ip))
-			return WALK_UNSUPPORTED;
-#ifdef REGS_LR
-	} else if (rule->ra == UNWIND_SAME && s->walk.known) {
-		*ret_ip = s->regs[REGS_LR];
-#endif
-	} else {
-		return WALK_UNSUPPORTED;
-	}
-	if (rule->fp == UNWIND_AT_CFA || rule->fp == UNWIND_AT_FP) {
-		u64 base = rule->fp == UNWIND_AT_CFA ? s->walk.cfa : s->walk.fp;
-
-		if (walk_read(ret_fp, sizeof(*ret_fp), base + rule->fp_off))
-			return WALK_READ_FAILED;
-	} else {
-		*ret_fp = rule->fp == UNWIND_SAME ? s->walk.fp : 0;
-	}
-	return 0;
+	else if (!r)
+		r = walk_saved_fp(s, rule, ret_fp);
+	walk_saved_base(s, rule, near);
+	return r;
 }
 
 /* From a frame with a rule to its caller. 1 when the walk is over; rec.walk_end says why. */

@@ -61,7 +61,7 @@ void walk_stack(const struct walk_begin *w, struct walk_result *ret)
 	scratch.walk.fp = w->fp;
 	scratch.walk.word = w->word;
 	scratch.walk.space = w->space;
-	scratch.walk.known = w->regs != NULL;
+	scratch.walk.known = w->regs ? WALK_KNOWS_ALL : WALK_KNOWS_NONE;
 	if (w->regs)
 		memcpy(scratch.regs, w->regs, sizeof(scratch.regs));
 	host = &h;

@@ -55,6 +55,7 @@ static inline uint64_t take_uleb(struct cursor *c)
 struct cfi_machine {
 	uint32_t number; /* EM_* */
 	uint8_t sp, fp, ra; /* DWARF's numbers of registers */
+	uint8_t base; /* rbx; 0xff: none is followed */
 	uint8_t n_general; /* those for integers have the numbers below */
 };
 
@@ -92,7 +93,7 @@ struct cfa {
 	int64_t off, add;
 };
 
-enum { TRACK_FP, TRACK_RA, TRACK_SP, TRACK_N };
+enum { TRACK_FP, TRACK_RA, TRACK_SP, TRACK_BASE, TRACK_N };
 
 struct cfi_state {
 	struct cfa cfa;

@@ -79,7 +79,7 @@ static bool set_cfa(const struct cfi_machine *m, const struct cfa *c, struct unw
 			return false;
 		rule->cfa = c->reg == m->sp ? UNWIND_SP : c->reg == m->fp ? UNWIND_FP : UNWIND_REG;
 		if (rule->cfa == UNWIND_REG)
-			rule->cfa_reg = (uint8_t)c->reg;
+			rule->cfa_add = (int16_t)c->reg;
 		return true;
 	case CFA_DEREF:
 		rule->cfa = c->reg == m->sp ? UNWIND_SP_DEREF : UNWIND_FP_DEREF;
@@ -166,6 +166,20 @@ static void set_frame_pointer(const struct cfi_machine *m, const struct cfi_stat
 	}
 }
 
+/* It matters to few: where only an expression finds it, it is lost. */
+static void set_base(const struct cfi_state *s, struct unwind_rule *rule)
+{
+	const struct where *w = &s->where[TRACK_BASE];
+
+	if (w->kind == WHERE_UNSPECIFIED || w->kind == WHERE_SAME)
+		rule->base = UNWIND_BASE_SAME;
+	else if (w->kind == WHERE_AT_CFA && w->off < 0 && w->off % 8 == 0 &&
+		 w->off / 8 >= UNWIND_BASE_LOWEST)
+		rule->base = (int8_t)(w->off / 8);
+	else
+		rule->base = UNWIND_BASE_LOST;
+}
+
 /* The caller's stack pointer is the CFA, or the walker knows nothing of it. */
 static bool is_sp_usual(const struct where *w)
 {
@@ -181,6 +195,7 @@ static struct unwind_rule rule_of(const struct cfi_cie *cie, const struct cfi_st
 	if (s->where[TRACK_RA].kind == WHERE_UNDEFINED)
 		return (struct unwind_rule){ .cfa = UNWIND_END };
 	set_frame_pointer(cie->machine, s, &rule);
+	set_base(s, &rule);
 	if (!set_cfa(cie->machine, &s->cfa, &rule) || !set_return_address(cie, s, &rule) ||
 	    !is_sp_usual(&s->where[TRACK_SP]))
 		return (struct unwind_rule){ .cfa = UNWIND_UNSUPPORTED };
@@ -248,6 +263,8 @@ static struct where *place_of(struct run *x, uint64_t reg)
 		w += TRACK_FP;
 	else if (reg == x->cie->machine->sp)
 		w += TRACK_SP;
+	else if (reg == x->cie->machine->base)
+		w += TRACK_BASE;
 	else
 		return NULL;
 	x->changed = true;

@@ -15,8 +15,8 @@
 
 static_assert(32 <= TABLE_REGISTERS, "of the machine that has most");
 static const struct cfi_machine machines[] = {
-	{ .number = EM_X86_64, .sp = 7, .fp = 6, .ra = 16, .n_general = 16 },
-	{ .number = EM_AARCH64, .sp = 31, .fp = 29, .ra = 30, .n_general = 32 },
+	{ .number = EM_X86_64, .sp = 7, .fp = 6, .ra = 16, .base = 3, .n_general = 16 },
+	{ .number = EM_AARCH64, .sp = 31, .fp = 29, .ra = 30, .base = 0xff, .n_general = 32 },
 };
 
 struct kept_cie {

@@ -76,6 +76,11 @@ static uint64_t code_end(const struct table *t)
 	return s->pc + s->size;
 }
 
+static bool is_register(int16_t number)
+{
+	return number >= 0 && number < TABLE_REGISTERS;
+}
+
 static bool rules_right(const struct table *t)
 {
 	static const struct unwind_rule none;
@@ -85,10 +90,10 @@ static bool rules_right(const struct table *t)
 		return false;
 	for (uint32_t i = 1; i < t->n_rules; i++)
 		if (rule[i].cfa == UNWIND_NONE || rule[i].cfa >= UNWIND_CFA_N ||
-		    rule[i].cfa_reg >= TABLE_REGISTERS || rule[i].fp >= UNWIND_WHERE_N ||
-		    rule[i].ra >= UNWIND_WHERE_N ||
-		    (rule[i].ra == UNWIND_IN_REG &&
-		     (rule[i].ra_off < 0 || rule[i].ra_off >= TABLE_REGISTERS)))
+		    rule[i].fp >= UNWIND_WHERE_N || rule[i].ra >= UNWIND_WHERE_N ||
+		    rule[i].base < UNWIND_BASE_LOWEST || rule[i].base > UNWIND_BASE_LOST ||
+		    (rule[i].cfa == UNWIND_REG && !is_register(rule[i].cfa_add)) ||
+		    (rule[i].ra == UNWIND_IN_REG && !is_register(rule[i].ra_off)))
 			return false;
 	return true;
 }

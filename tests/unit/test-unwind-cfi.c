@@ -118,7 +118,7 @@ static void put_cfa(struct strbuf *s, const struct unwind_rule *r)
 		strbuf_printf(s, "fp%+d", r->cfa_off);
 		break;
 	case UNWIND_REG:
-		strbuf_printf(s, "r%u%+d", r->cfa_reg, r->cfa_off);
+		strbuf_printf(s, "r%u%+d", (unsigned)r->cfa_add, r->cfa_off);
 		break;
 	case UNWIND_FP_DEREF:
 		strbuf_printf(s, "*(fp%+d)%+d", r->cfa_off, r->cfa_add);
@@ -156,6 +156,9 @@ static void put_rule(struct strbuf *s, const struct unwind_rule *r)
 			put_place(s, "fp", r->fp, r->fp_off);
 		if (r->ra != UNWIND_AT_CFA || r->ra_off != -8)
 			put_place(s, "ra", r->ra, r->ra_off);
+		if (r->base != UNWIND_BASE_SAME)
+			put_place(s, "base", r->base < 0 ? UNWIND_AT_CFA : UNWIND_LOST,
+				  r->base * 8);
 	}
 }
 
@@ -296,6 +299,8 @@ static void registers(void **state)
 	EXPECT("0:sp+8 fp=lost", DW_CFA_val_offset_sf, 6, 2);
 	EXPECT("0:sp+8 fp=lost", DW_CFA_register, 6, 3);
 	EXPECT("0:sp+8", DW_CFA_register, 6, 6);
+	EXPECT("0:sp+8 base=cfa-64 1:sp+8 base=lost", OFFSET(3), 8, ADVANCE(1), OFFSET(3), 9);
+	EXPECT("0:r3+16 base=cfa-16", DW_CFA_def_cfa, 3, 16, OFFSET(3), 2);
 	EXPECT("0:sp+8 ra=cfa-16", OFFSET(16), 2);
 	EXPECT("0:end", DW_CFA_undefined, 16);
 	EXPECT("0:sp+8 ra=r1", DW_CFA_register, 16, 1);
@@ -311,9 +316,9 @@ static void registers(void **state)
 	EXPECT("0:unsupported", DW_CFA_val_offset, 7, 1);
 	EXPECT("0:unsupported", OFFSET(7), 1);
 	/* Registers that nobody asks for. */
-	EXPECT("0:sp+8", OFFSET(3), 3, OFFSET(12), 4, DW_CFA_undefined, 0x80, 0x01, RESTORE(3),
-	       DW_CFA_register, 3, 2, DW_CFA_val_expression, 3, 1, DW_OP_nop, DW_CFA_expression, 3,
-	       1, DW_OP_nop);
+	EXPECT("0:sp+8", OFFSET(13), 3, OFFSET(12), 4, DW_CFA_undefined, 0x80, 0x01, RESTORE(13),
+	       DW_CFA_register, 13, 2, DW_CFA_val_expression, 13, 1, DW_OP_nop, DW_CFA_expression,
+	       13, 1, DW_OP_nop);
 }
 
 static void remembering(void **state)

@@ -112,6 +112,7 @@ static bool read_rule(void *ctx, uint32_t rule, struct unwind_rule *ret)
 
 struct walker {
 	struct walk_tables tables;
+	const uint64_t *regs; /* of the leaf, or NULL */
 	uint64_t stack[4096];
 };
 #define STACK 0x7f0000000000UL
@@ -135,6 +136,7 @@ static void walk(struct unwinder *u, struct walker *w, uint64_t ip, uint64_t sp,
 		.fp = fp ? STACK + fp * 8 : 0,
 		.word = 8,
 		.ip_mask = ~0UL,
+		.regs = w->regs,
 		.tables = &w->tables,
 		.read = read_stack,
 		.read_ctx = w,
@@ -182,7 +184,7 @@ static void add(struct table_builder *b, uint32_t pc, struct unwind_rule rule)
 
 static void simple_rows(struct table_builder *b)
 {
-	struct unwind_rule end = { .cfa = UNWIND_END }, r9 = { .cfa = UNWIND_REG, .cfa_reg = 9 };
+	struct unwind_rule end = { .cfa = UNWIND_END }, r9 = { .cfa = UNWIND_REG, .cfa_add = 9 };
 	struct unwind_rule record = by_sp(800, -800);
 
 	record.ra = UNWIND_BESIDE_FP;
@@ -307,11 +309,77 @@ static void test_walks(void **state)
 	assert_int_equal(x.n, 1);
 }
 
+#ifdef REGS_BASE
+static void base_rows(struct table_builder *b)
+{
+	struct unwind_rule end = { .cfa = UNWIND_END }, saves = by_sp(32, -16),
+			   loses = by_sp(16, 0),
+			   trampoline = { .cfa = UNWIND_REG,
+					  .cfa_add = 3,
+					  .cfa_off = 16,
+					  .ra = UNWIND_AT_CFA,
+					  .ra_off = -8,
+					  .base = -2 };
+
+	saves.base = -3;
+	loses.base = UNWIND_BASE_LOST;
+	add(b, 0x100, end);
+	add(b, 0x200, trampoline); /* as ld.so has it for lazy binding: its CFA hangs on rbx */
+	add(b, 0x300, saves);
+	add(b, 0x400, by_sp(16, 0));
+	add(b, 0x500, loses);
+	add(b, 0x600, none);
+}
+
+/* The base register through frames that save it and that do not use it. */
+static void test_base_register(void **state)
+{
+	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(0);
+	struct unwinder_region r = { BASE, BASE + 0x1000, 0x1000, 7, UNWINDER_FILE };
+	uint64_t regs[REGS_WORDS] = {};
+	struct walker w = { .regs = regs };
+	struct walk_result x;
+
+	put(u, 1, &r, 1);
+	answer(u, 7, make_table(0x1000, base_rows));
+	/* 0x400 (16 bytes) <- 0x300 (32, saves it) <- trampoline <- end */
+	w.stack[101] = AT(0x310);
+	w.stack[103] = STACK + 200 * 8; /* rbx */
+	w.stack[105] = AT(0x210);
+	w.stack[201] = AT(0x110);
+	walk(u, &w, AT(0x410), 100, 50, &x);
+	assert_int_equal(x.end, WALK_COMPLETE);
+	assert_int_equal(x.n, 4);
+	assert_int_equal(x.ips[3], AT(0x110));
+	/* 0x400 <- trampoline: it is still in its register, which is known of the leaf. */
+	w.stack[101] = AT(0x210);
+	regs[REGS_BASE] = STACK + 200 * 8;
+	walk(u, &w, AT(0x410), 100, 50, &x);
+	assert_int_equal(x.end, WALK_COMPLETE);
+	assert_int_equal(x.n, 3);
+	/* 0x500 loses it. */
+	walk(u, &w, AT(0x510), 100, 50, &x);
+	assert_int_equal(x.end, WALK_UNSUPPORTED);
+	assert_int_equal(x.n, 2);
+	/* Unknown registers are not taken for known ones. */
+	w.regs = NULL;
+	walk(u, &w, AT(0x410), 100, 50, &x);
+	assert_int_equal(x.end, WALK_UNSUPPORTED);
+	w.regs = regs;
+	/* A frame pointer says nothing of it. */
+	w.stack[110] = 0;
+	w.stack[111] = AT(0x210);
+	walk(u, &w, AT(0x610), 100, 110, &x);
+	assert_int_equal(x.end, WALK_UNSUPPORTED);
+	assert_int_equal(x.n, 2);
+}
+#endif
+
 static void signal_rows(struct table_builder *b)
 {
 	struct unwind_rule sig = { .cfa = UNWIND_SIGNAL }, end = { .cfa = UNWIND_END },
 			   reg = { .cfa = UNWIND_REG,
-				   .cfa_reg = 10,
+				   .cfa_add = 10,
 				   .ra = UNWIND_AT_CFA,
 				   .ra_off = -8 };
 
@@ -473,6 +541,73 @@ static void rows_of_100k(struct table_builder *b)
 		add(b, i * 16, by_sp(8 + 8 * (i & 1), 0));
 }
 
+static void tell(struct unwinder *u, const struct unwind_file_key *file, uint64_t address)
+{
+	struct unwind_stranger s = { .process = { .tgid = TGID, .start = START },
+				     .address = address };
+	struct unwinder_maps maps;
+
+	unwinder_maps(u, &maps);
+	assert_int_equal(bpf_map_update_elem(maps.strangers, file, &s, BPF_ANY), 0);
+}
+
+/* 0 when no table is known for the file. */
+static uint32_t root_of(struct unwinder *u, const struct unwind_file_key *file)
+{
+	struct unwinder_maps maps;
+	struct unwind_file f = {};
+
+	unwinder_maps(u, &maps);
+	return bpf_map_lookup_elem(maps.files, file, &f) == 0 ? f.root : 0;
+}
+
+/* A binary is found in each file that it lies in, and in none when its table goes. */
+static void test_files(void **state)
+{
+	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(2 << 20);
+	struct unwinder_region r = { BASE, BASE + 0x1000, 0x1000, 7, UNWINDER_FILE };
+	struct unwind_file_key a = { .ino = 1, .dev = 8 }, b = { .ino = 2, .dev = 9 }, found;
+	struct unwind_stranger s;
+	struct table *t = make_table(0x1000, simple_rows);
+
+	assert_false(unwinder_stranger(u, &found, &s));
+	put(u, 1, &r, 1);
+	unwinder_file(u, 7, &b);
+	assert_int_equal(root_of(u, &b), 0);
+	assert_int_equal(unwinder_next(u), 7);
+	unwinder_answer(u, 7, t, &a, 0, false);
+	free(t);
+	assert_int_not_equal(root_of(u, &a), 0);
+	tell(u, &b, BASE + 5);
+	assert_true(unwinder_stranger(u, &found, &s));
+	assert_memory_equal(&found, &b, sizeof(b));
+	assert_int_equal(s.address, BASE + 5);
+	assert_false(unwinder_stranger(u, &found, &s));
+	unwinder_file(u, 7, &found);
+	unwinder_file(u, 8, &a); /* nobody knows that one */
+	assert_int_equal(root_of(u, &b), root_of(u, &a));
+	/* More files than there is room for: the oldest go. */
+	for (uint64_t i = 0; i < 4096; i++)
+		unwinder_file(u, 7, &(struct unwind_file_key){ .ino = 100 + i });
+	assert_int_equal(root_of(u, &a), 0);
+	assert_int_equal(root_of(u, &b), 0);
+	assert_int_not_equal(root_of(u, &(struct unwind_file_key){ .ino = 100 }), 0);
+	unwinder_file(u, 7, &a);
+	assert_int_not_equal(root_of(u, &a), 0);
+
+	/* It is the longest unused when there is no more room. */
+	unwinder_remove(u, TGID, START);
+	for (r.binary = 11; root_of(u, &a); r.binary++) {
+		assert_true(r.binary < 100);
+		for (int k = 0; k < 40; k++)
+			unwinder_settle(u);
+		r.end = BASE + 400000;
+		assert_int_equal(unwinder_put(u, 1000, START, r.binary, &r, 1), 0);
+		answer(u, r.binary, make_table(400000, rows_of_100k));
+	}
+	assert_int_equal(root_of(u, &(struct unwind_file_key){ .ino = 4195 }), 0);
+}
+
 /* One process more than fit, each with a binary of its own: the longest unused goes, and comes back. */
 static void test_budget(void **state)
 {
@@ -615,11 +750,14 @@ static void test_processes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pool),	    cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_walks),	    cmocka_unit_test(test_signal_frames),
-		cmocka_unit_test(test_large_table), cmocka_unit_test(test_many_mappings),
-		cmocka_unit_test(test_budget),	    cmocka_unit_test(test_full),
-		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_pool),	      cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_walks),	      cmocka_unit_test(test_signal_frames),
+#ifdef REGS_BASE
+		cmocka_unit_test(test_base_register),
+#endif
+		cmocka_unit_test(test_large_table),   cmocka_unit_test(test_many_mappings),
+		cmocka_unit_test(test_files),	      cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_full),	      cmocka_unit_test(test_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,14 +31,14 @@ static uint64_t memory_at(uint64_t address)
 }
 
 struct machine {
-	unsigned sp, fp, ra;
+	unsigned sp, fp, ra, base;
 	uint64_t reg[32];
 };
 
 static void randomize(struct machine *m, uint32_t number, uint64_t pc)
 {
-	*m = number == EM_AARCH64 ? (struct machine){ .sp = 31, .fp = 29, .ra = 30 }
-				  : (struct machine){ .sp = 7, .fp = 6, .ra = 16 };
+	*m = number == EM_AARCH64 ? (struct machine){ .sp = 31, .fp = 29, .ra = 30, .base = 19 }
+				  : (struct machine){ .sp = 7, .fp = 6, .ra = 16, .base = 3 };
 	for (unsigned i = 0; i < 32; i++)
 		m->reg[i] = mix(pc * 32 + i) | 1;
 	if (number == EM_X86_64)
@@ -46,8 +46,8 @@ static void randomize(struct machine *m, uint32_t number, uint64_t pc)
 }
 
 struct caller {
-	uint64_t cfa, fp, ra;
-	bool fp_lost, end, signal, unsupported, none;
+	uint64_t cfa, fp, ra, base;
+	bool fp_lost, base_lost, end, signal, unsupported, none;
 };
 
 /* ---- what elfutils says ------------------------------------------------------------------------ */
@@ -186,6 +186,10 @@ static struct caller by_libdw(const struct machine *m, Dwarf_Frame *f)
 		c.unsupported = true;
 	c.end = undefined;
 	c.fp_lost = !register_by_libdw(m, f, m->fp, c.cfa, &c.fp, &undefined);
+	c.base_lost = !register_by_libdw(m, f, m->base, c.cfa, &c.base, &undefined);
+	/* Of rbx elfutils does not know that functions which say nothing of it leave it as it is (it names rax). */
+	if (undefined)
+		c.base_lost = false;
 	return c;
 }
 
@@ -201,7 +205,7 @@ static uint64_t cfa_by_rule(const struct machine *m, const struct unwind_rule *r
 	case UNWIND_FP:
 		return m->reg[m->fp] + off;
 	case UNWIND_REG:
-		return m->reg[r->cfa_reg] + off;
+		return m->reg[r->cfa_add] + off;
 	case UNWIND_FP_DEREF:
 		return memory_at(m->reg[m->fp] + off) + add;
 	case UNWIND_SP_DEREF:
@@ -247,6 +251,8 @@ static struct caller by_rule(const struct machine *m, const struct unwind_rule *
 		c.ra = register_by_rule(m, r->ra, r->ra_off, m->ra, c.cfa);
 	c.fp = register_by_rule(m, r->fp, r->fp_off, m->fp, c.cfa);
 	c.fp_lost = r->fp == UNWIND_LOST;
+	c.base = r->base ? memory_at(c.cfa + (uint64_t)(r->base * 8)) : m->reg[m->base];
+	c.base_lost = r->base == UNWIND_BASE_LOST;
 	return c;
 }
 
@@ -265,9 +271,9 @@ static void differ(const struct comparison *x, uint64_t pc, const char *what)
 {
 	const struct unwind_rule *r = table_find(x->t, (uint32_t)(pc - x->t->base));
 
-	fail_msg("%s at %lx: %s differs (cfa %u reg %u off %d add %d, fp %u %d, ra %u %d)", x->name,
-		 pc, what, r->cfa, r->cfa_reg, r->cfa_off, r->cfa_add, r->fp, r->fp_off, r->ra,
-		 r->ra_off);
+	fail_msg("%s at %lx: %s differs (cfa %u base %d off %d add %d, fp %u %d, ra %u %d)",
+		 x->name, pc, what, r->cfa, r->base, r->cfa_off, r->cfa_add, r->fp, r->fp_off,
+		 r->ra, r->ra_off);
 }
 
 static bool in_linkage_table(Elf *elf, uint64_t pc)
@@ -353,6 +359,8 @@ static void compare_at(struct comparison *x, Dwarf_Frame *f, uint64_t pc)
 		x->lost++;
 	else if (a.fp_lost || a.fp != b.fp)
 		differ(x, pc, "the frame pointer");
+	if (x->t->machine == EM_X86_64 && !b.base_lost && (a.base_lost || a.base != b.base))
+		differ(x, pc, "the base register");
 }
 
 /* By .eh_frame, or what that leaves out by .debug_frame. */
