@@ -21,10 +21,27 @@ struct {
 	__type(value, struct unwind_file);
 } unwind_files SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct unwind_file_key);
+	__type(value, struct unwind_stranger);
+} unwind_strangers SEC(".maps");
+
 /* ---- for the walk ----------------------------------------------------------------------------------------- */
 
-/* A file's table, and where in it the mapping is. */
-static __always_inline void young_table(struct unwind_mapping *at,
+/* The daemon knows the binary, but not that this is a file of it, or has yet to build its table. */
+static __always_inline void young_stranger(const struct unwind_process_key *process,
+					   const struct unwind_young_mapping *m)
+{
+	struct unwind_stranger stranger = { .process = *process, .address = m->start };
+
+	if (!bpf_map_lookup_elem(&unwind_strangers, &m->file))
+		bpf_map_update_elem(&unwind_strangers, &m->file, &stranger, BPF_NOEXIST);
+}
+
+/* A file's table, and where in it the mapping is. False: none is known. */
+static __always_inline bool young_table(struct unwind_mapping *at,
 					const struct unwind_young_mapping *m)
 {
 	const struct unwind_file *f = bpf_map_lookup_elem(&unwind_files, &m->file);
@@ -35,7 +52,7 @@ static __always_inline void young_table(struct unwind_mapping *at,
 	at->root = 0;
 	at->lack = UNWIND_LACK_PENDING;
 	if (!f)
-		return;
+		return false;
 	at->lack = UNWIND_LACK_CFI;
 #pragma unroll
 	for (u32 i = 0; i < UNWIND_FILE_SEGMENTS; i++) {
@@ -47,6 +64,7 @@ static __always_inline void young_table(struct unwind_mapping *at,
 		at->delta = m->start - (f->segment[i].pc + m->offset - offset);
 		at->root = f->root;
 	}
+	return true;
 }
 
 __noinline int walk_young(u32 slot)
@@ -71,7 +89,8 @@ __noinline int walk_young(u32 slot)
 			return 1;
 		if (pc - m->start >= m->end - m->start)
 			continue;
-		young_table(&s->walk.at, m);
+		if (!young_table(&s->walk.at, m))
+			young_stranger(&key, m);
 		return 0;
 	}
 	return 1;

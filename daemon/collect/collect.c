@@ -111,6 +111,7 @@ static bool map_is_shared(const struct sysprofd_bpf *skel, const struct bpf_map 
 		skel->maps.unwind_rules,
 		skel->maps.unwind_controls,
 		skel->maps.unwind_files,
+		skel->maps.unwind_strangers,
 		skel->maps.unwind_young,
 	};
 
@@ -150,6 +151,8 @@ static int use_tables(struct collector *c)
 		r = bpf_map__reuse_fd(skel->maps.unwind_nodes, t->nodes);
 	if (r == 0)
 		r = bpf_map__reuse_fd(skel->maps.unwind_files, t->files);
+	if (r == 0)
+		r = bpf_map__reuse_fd(skel->maps.unwind_strangers, t->strangers);
 	if (r == 0)
 		r = bpf_map__reuse_fd(skel->maps.unwind_rules, t->rules);
 	if (r == 0)

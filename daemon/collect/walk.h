@@ -10,7 +10,7 @@
 
 /* The unwind tables, as whoever installs them (daemon/unwind) lends them to collectors. */
 struct walk_tables {
-	int processes, files, young, nodes, rules, controls; /* maps */
+	int processes, files, strangers, young, nodes, rules, controls; /* maps */
 	void *ctx;
 	/* What a process maps; false when that is not known. */
 	bool (*space)(void *ctx, uint32_t tgid, uint64_t start, struct unwind_process *ret);

@@ -96,6 +96,35 @@ static void want(struct unwinding *u, struct process *p)
 			unwinder_want(u->unwinder, u->from[i].binary);
 }
 
+/* What a process maps at an address: registry key, or 0. */
+static uint64_t binary_at(struct unwinding *u, const struct unwind_stranger *s)
+{
+	struct process *p = process_known(u->processes, s->process.tgid, s->process.start);
+	size_t n = p ? process_region_count(p) : 0;
+
+	if (!n || ARRAY_GROW(u->from, u->cap_from, n) < 0)
+		return 0;
+	process_regions(p, u->from);
+	for (size_t i = 0; i < n; i++)
+		if (s->address >= u->from[i].start && s->address < u->from[i].end)
+			return u->from[i].binary;
+	return 0;
+}
+
+/* One binary lies in many files: those that the walk met and did not know. */
+static void introduce(struct unwinding *u)
+{
+	struct unwind_file_key file;
+	struct unwind_stranger stranger;
+
+	while (unwinder_stranger(u->unwinder, &file, &stranger)) {
+		uint64_t binary = binary_at(u, &stranger);
+
+		if (binary)
+			unwinder_file(u->unwinder, binary, &file);
+	}
+}
+
 static bool keep(void *ctx, uint32_t tgid, uint64_t start, uint64_t version)
 {
 	struct unwinding *u = ctx;
@@ -149,6 +178,7 @@ void unwinding_see(struct unwinding *u, const struct slice *s)
 		else
 			want(u, p);
 	}
+	introduce(u);
 }
 
 void unwinding_used(struct unwinding *u, const uint64_t *binaries, size_t n)
@@ -190,6 +220,7 @@ int unwinding_new(struct process_table *processes, const char *cache, uint64_t m
 	u->tables = (struct walk_tables){
 		.processes = maps.processes,
 		.files = maps.files,
+		.strangers = maps.strangers,
 		.young = maps.young,
 		.nodes = maps.nodes,
 		.rules = maps.rules,

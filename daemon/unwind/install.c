@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Tables in the maps: installed, thrown out when room is needed, wanted again. */
-#include <bpf/bpf.h>
-
 #include "base/clock.h"
 #include "unwind/internal.h"
 
@@ -72,9 +70,7 @@ struct installed *installed_get(struct unwinder *u, uint64_t binary)
 /* Gives back nodes and rules. `seen`: walks may have found it, and remember its rules. */
 static void uninstall(struct unwinder *u, struct installed *t, bool seen)
 {
-	if (t->by_file)
-		bpf_map_delete_elem(u->files_fd, &t->file);
-	t->by_file = false;
+	files_forget(u, t);
 	if (seen)
 		__atomic_fetch_add(&u->control->epoch, 1, __ATOMIC_SEQ_CST);
 	pool_give_back(u->pool, t->nodes, t->n_nodes);
@@ -294,22 +290,6 @@ uint64_t unwinder_next(struct unwinder *u)
 	return binary;
 }
 
-static void install_file(struct unwinder *u, struct installed *t,
-			 const struct unwind_file_key *file)
-{
-	struct unwind_file value = { .root = t->root };
-
-	for (size_t i = 0; i < t->n_segments && i < UNWIND_FILE_SEGMENTS; i++) {
-		value.segment[i].offset = t->segments[i].offset;
-		value.segment[i].size = t->segments[i].size;
-		value.segment[i].pc = t->segments[i].pc;
-		value.n++;
-	}
-	/* Without room only processes that are installed find it. */
-	t->by_file = bpf_map_update_elem(u->files_fd, file, &value, BPF_ANY) == 0;
-	t->file = *file;
-}
-
 void unwinder_want(struct unwinder *u, uint64_t binary)
 {
 	struct installed *t;
@@ -350,7 +330,7 @@ void unwinder_answer(struct unwinder *u, uint64_t binary, const struct table *fr
 		else
 			lack(u, t, why, retry_ns);
 		if (t->root && file)
-			install_file(u, t, file);
+			files_add(u, t, file);
 		spaces_touch(u, t);
 		spaces_refresh(u, true);
 		pool_unmap(u->pool);

@@ -33,8 +33,6 @@ struct installed {
 	size_t n_rules;
 	struct table_segment segments[TABLE_SEGMENTS_MAX];
 	size_t n_segments;
-	bool by_file; /* it is in the map of files under: */
-	struct unwind_file_key file;
 	TAILQ_ENTRY(installed) link; /* wanted, or lacking */
 };
 TAILQ_HEAD(installed_list, installed);
@@ -73,7 +71,7 @@ struct unwinder {
 	pthread_mutex_t lock;
 	uint32_t processes_max;
 	uint64_t memory_max;
-	int processes_fd, files_fd, young_fd, controls_fd;
+	int processes_fd, files_fd, strangers_fd, young_fd, controls_fd;
 	struct unwind_control *control; /* the map's memory */
 	struct pool *pool;
 	struct rules *rules;
@@ -94,6 +92,8 @@ struct unwinder {
 	uint32_t *free_members; /* numbers without a member */
 	size_t n_free_members, cap_free_members;
 	struct index by_process;
+	struct file_slot *files; /* as they are in the map */
+	size_t n_files, cap_files, oldest_file;
 
 	void (*on_wish)(void *ctx);
 	void *wish_ctx;
@@ -108,6 +108,18 @@ void installed_put(struct unwinder *u, struct installed *t);
 struct installed *installed_find(struct unwinder *u, uint64_t binary);
 /* Lacking ones whose time has come are wanted again. True when there are any. */
 bool installed_retry(struct unwinder *u);
+
+/* ---- files.c ---------------------------------------------------------------------------------------------- */
+
+#define UNWINDER_FILES_MAX 4096
+#define STRANGERS_MAX 512 /* of one window; what does not fit is met again */
+
+int files_new(struct unwinder *u);
+void files_done(struct unwinder *u);
+/* Processes that map this file find the table; or, without a root, that there is none. */
+void files_add(struct unwinder *u, const struct installed *t, const struct unwind_file_key *key);
+/* Before its nodes are given back. */
+void files_forget(struct unwinder *u, const struct installed *t);
 
 /* ---- space.c --------------------------------------------------------------------------------------------- */
 

@@ -10,7 +10,6 @@
 #define PROCESSES_DEFAULT 16384
 #define YOUNG_MAX \
 	1024 /* processes with noted mappings; those that began before them are known by then */
-#define FILES_MAX 4096 /* tables that are found by their file */
 
 static int make_maps(struct unwinder *u)
 {
@@ -22,11 +21,6 @@ static int make_maps(struct unwinder *u)
 					 sizeof(struct unwind_process_key),
 					 sizeof(struct unwind_process), u->processes_max, NULL);
 	if (u->processes_fd < 0)
-		return negative_errno();
-	u->files_fd = bpf_map_create(BPF_MAP_TYPE_HASH, "unwind_files",
-				     sizeof(struct unwind_file_key), sizeof(struct unwind_file),
-				     FILES_MAX, NULL);
-	if (u->files_fd < 0)
 		return negative_errno();
 	u->young_fd = bpf_map_create(BPF_MAP_TYPE_LRU_HASH, "unwind_young",
 				     sizeof(struct unwind_process_key), sizeof(struct unwind_young),
@@ -53,13 +47,15 @@ int unwinder_new(const struct unwinder_options *o, struct unwinder **ret)
 	if (!u)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
-	u->processes_fd = u->files_fd = u->young_fd = u->controls_fd = -1;
+	u->processes_fd = u->files_fd = u->strangers_fd = u->young_fd = u->controls_fd = -1;
 	u->processes_max = o->processes_max ?: PROCESSES_DEFAULT;
 	u->memory_max = o->memory_max ?: MEMORY_DEFAULT;
 	TAILQ_INIT(&u->wanted);
 	TAILQ_INIT(&u->lacking);
 	LIST_INIT(&u->all_spaces);
 	r = make_maps(u);
+	if (r >= 0)
+		r = files_new(u);
 	if (r >= 0)
 		r = pool_new(u->memory_max, &u->pool);
 	if (r >= 0)
@@ -102,7 +98,7 @@ struct unwinder *unwinder_free(struct unwinder *u)
 	if (u->control)
 		munmap(u->control, sizeof(*u->control));
 	close_fd(u->processes_fd);
-	close_fd(u->files_fd);
+	files_done(u);
 	close_fd(u->young_fd);
 	close_fd(u->controls_fd);
 	pthread_mutex_destroy(&u->lock);
@@ -115,6 +111,7 @@ void unwinder_maps(const struct unwinder *u, struct unwinder_maps *ret)
 	*ret = (struct unwinder_maps){
 		.processes = u->processes_fd,
 		.files = u->files_fd,
+		.strangers = u->strangers_fd,
 		.young = u->young_fd,
 		.nodes = pool_fd(u->pool),
 		.rules = rules_fd(u->rules),

@@ -30,7 +30,7 @@ DEFINE_CLEANUP(struct unwinder *, unwinder_free)
 
 /* The maps for collectors, valid as long as the unwinder. */
 struct unwinder_maps {
-	int processes, files, young, nodes, rules, controls;
+	int processes, files, strangers, young, nodes, rules, controls;
 };
 void unwinder_maps(const struct unwinder *u, struct unwinder_maps *ret);
 
@@ -64,6 +64,13 @@ typedef bool (*unwinder_keep_fn)(void *ctx, uint32_t tgid, uint64_t start, uint6
 void unwinder_each(struct unwinder *u, unwinder_keep_fn keep, void *ctx);
 /* A process that maps this binary came and went: the next one shall find its table. */
 void unwinder_want(struct unwinder *u, uint64_t binary);
+/*
+ * A file in which a walk found a process that is not installed, and whose table nobody named: false when there are no
+ * more. Who knows which binary that is says so, if it has a table; else the next sample asks again.
+ */
+bool unwinder_stranger(struct unwinder *u, struct unwind_file_key *ret_file,
+		       struct unwind_stranger *ret);
+void unwinder_file(struct unwinder *u, uint64_t binary, const struct unwind_file_key *file);
 /* A sample's frame lay in this binary. */
 void unwinder_used(struct unwinder *u, uint64_t binary);
 /* After each grace period that all programs have passed. */
