@@ -27,20 +27,36 @@ static void failed(struct exchange *e)
 	e->pid = 0;
 }
 
-static int send_all(struct exchange *e, const Sysprofd__V1__ParseRequest *q, int fd,
-		    const int *debug, size_t n_debug, uint64_t deadline)
+static int send_before(struct exchange *e, Sysprofd__V1__ParseKind kind, uint64_t *id, int fd,
+		       uint64_t deadline)
 {
 	Sysprofd__V1__ParseRequest m = SYSPROFD__V1__PARSE_REQUEST__INIT;
+
+	m.kind = kind;
+	m.offsets = id;
+	m.n_offsets = id != NULL;
+	return channel_send(&e->parser.channel, &m.base, fd, deadline);
+}
+
+static int send_all(struct exchange *e, const Sysprofd__V1__ParseRequest *q,
+		    const struct exchange_files *f, uint64_t deadline)
+{
 	int r = 0;
 
-	m.kind = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE;
-	for (size_t i = 0; r >= 0 && i < n_debug; i++)
-		r = channel_send(&e->parser.channel, &m.base, debug[i], deadline);
-	return r < 0 ? r : channel_send(&e->parser.channel, &q->base, fd, deadline);
+	if (f->debug >= 0)
+		r = send_before(e, SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE, NULL, f->debug,
+				deadline);
+	for (size_t i = 0; r >= 0 && i < f->n_parts; i++) {
+		uint64_t id = f->parts[i].id;
+
+		r = send_before(e, SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_PART, &id,
+				f->parts[i].fd, deadline);
+	}
+	return r < 0 ? r : channel_send(&e->parser.channel, &q->base, f->file, deadline);
 }
 
 int exchange_send(struct exchange *e, const struct identity *file, Sysprofd__V1__ParseRequest *q,
-		  int fd, const int *debug, size_t n_debug, uint64_t deadline_mono_ns)
+		  const struct exchange_files *files, uint64_t deadline_mono_ns)
 {
 	int r = -EIO;
 
@@ -54,7 +70,7 @@ int exchange_send(struct exchange *e, const struct identity *file, Sysprofd__V1_
 		e->extensions = 0;
 		helper_process_mark(&e->parser);
 		q->id = ++e->last_id;
-		r = send_all(e, q, fd, debug, n_debug, e->sent_mono_ns + e->reply_timeout_ns);
+		r = send_all(e, q, files, e->sent_mono_ns + e->reply_timeout_ns);
 		if (r >= 0) {
 			e->requests++;
 			e->file = *file;

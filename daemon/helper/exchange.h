@@ -8,9 +8,20 @@
  */
 #pragma once
 
+#include "helper/limits.h"
 #include "helper/poison.h"
 #include "helper/process.h"
 #include "sysprofd/v1/helper.pb-c.h"
+
+/* What travels with a request; descriptors stay the caller's. */
+struct exchange_files {
+	int file, debug; /* -1: none */
+	struct exchange_part {
+		int fd;
+		uint64_t id; /* of wanted_files */
+	} parts[HELPER_PARTS_MAX];
+	size_t n_parts;
+};
 
 struct exchange {
 	struct helper_process parser;
@@ -30,11 +41,11 @@ void exchange_init(struct exchange *e, uint64_t memory, uint64_t reply_timeout_n
 void exchange_done(struct exchange *e);
 
 /*
- * Sends a request about a file, none being under way; q->id is set. debug[0..n_debug): descriptors of further files
- * that the answer may need. A parser that died idle is replaced once, at nobody's expense.
+ * Sends a request about a file, none being under way; q->id is set. A parser that died idle is replaced once, at
+ * nobody's expense.
  */
 int exchange_send(struct exchange *e, const struct identity *file, Sysprofd__V1__ParseRequest *q,
-		  int fd, const int *debug, size_t n_debug, uint64_t deadline_mono_ns);
+		  const struct exchange_files *files, uint64_t deadline_mono_ns);
 /*
  * -ETIMEDOUT: the deadline came first, the request stays under way. Other errors: there will be no answer. To be
  * followed by exchange_end().

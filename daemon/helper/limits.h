@@ -8,6 +8,7 @@
 #define HELPER_LINES_MAX 33 /* of one place: 32 inlined functions and what they are in */
 #define HELPER_LINES_BYTES \
 	(HELPER_RESPONSE_MAX / 2) /* of places, in one answer; one has 100 KiB at most */
+#define HELPER_PARTS_MAX 8 /* further debug files of one request */
 #define HELPER_CPU_SECONDS 10 /* CPU time of one request */
 /* The name of data behind all that the file occupies in memory. */
 #define HELPER_NOT_OF_FILE "[anon]"

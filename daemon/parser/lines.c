@@ -9,8 +9,8 @@
  * file follow one another.
  */
 #include <dwarf.h>
-#include <elfutils/libdw.h>
-#include <gelf.h>
+#include <elfutils/libdwelf.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "helper/limits.h"
@@ -22,6 +22,7 @@
 #define SCOPES_MAX 128 /* blocks and functions within each other */
 #define REQUEST_NS (2 * NSEC_PER_SEC) /* of CPU time; what is left then may be asked about again */
 #define UNPACKED_MAX (256ULL << 20)
+#define COMMON (UINT64_MAX - 1) /* its id, as a part */
 
 /* What an entry describes the code of. */
 struct code {
@@ -39,6 +40,11 @@ struct lines {
 	struct parsed_file program, file;
 	Elf *elf;
 	Dwarf *dwarf;
+	/* What dwz moved out of it, and who asked for that. */
+	Elf *common_elf;
+	Dwarf *common;
+	bool common_wanted;
+	struct splits *splits;
 	struct code_list units, functions;
 	uint64_t unit; /* that the functions are of; 0: none, where no unit's entry lies */
 };
@@ -55,8 +61,11 @@ int lines_new(struct lines **ret)
 
 void lines_forget(struct lines *l)
 {
+	splits_free(l->splits);
 	dwarf_end(l->dwarf);
 	elf_end(l->elf);
+	dwarf_end(l->common);
+	elf_end(l->common_elf);
 	free(l->units.items);
 	free(l->functions.items);
 	*l = (struct lines){};
@@ -158,37 +167,50 @@ static bool unpacks_to_too_much(Elf *elf)
 	return false;
 }
 
-static int open_elf(struct lines *l, int fd)
+static int open_elf(int fd, Elf **ret)
 {
-	l->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	Elf *elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+
 	/* The descriptor goes with the request. */
-	return !l->elf || elf_cntl(l->elf, ELF_C_FDREAD) < 0 || unpacks_to_too_much(l->elf) ? -EFBIG
-											    : 0;
+	if (!elf || elf_kind(elf) != ELF_K_ELF || elf_cntl(elf, ELF_C_FDREAD) < 0 ||
+	    unpacks_to_too_much(elf)) {
+		elf_end(elf);
+		return -EFBIG;
+	}
+	*ret = elf;
+	return 0;
 }
 
-/* Goes on with a copy that has been unpacked. */
-static int inflate(struct lines *l)
+int debug_elf_begin(int fd, Elf **ret)
 {
-	_cleanup_close_ int fd = -1;
-	int r = inflate_debug(l->elf, &fd);
+	_cleanup_close_ int inflated = -1;
+	Elf *elf;
+	int r = elf_version(EV_CURRENT) == EV_NONE ? -EOPNOTSUPP : open_elf(fd, &elf);
 
 	if (r < 0)
 		return r;
-	elf_end(l->elf);
-	return open_elf(l, fd);
+	if (needs_inflating(elf)) {
+		/* It goes on with a copy that has been unpacked. */
+		r = inflate_debug(elf, &inflated);
+		elf_end(elf);
+		return r < 0 ? r : open_elf(inflated, ret);
+	}
+	*ret = elf;
+	return 0;
 }
 
 /* -ENODATA: there is no DWARF in the file. */
 static int open_dwarf(struct lines *l, const struct input *file)
 {
-	int r = elf_version(EV_CURRENT) == EV_NONE ? -EOPNOTSUPP : open_elf(l, file->fd);
+	int r = debug_elf_begin(file->fd, &l->elf);
 
-	if (r >= 0 && needs_inflating(l->elf))
-		r = inflate(l);
 	if (r < 0)
 		return r;
 	l->dwarf = dwarf_begin_elf(l->elf, DWARF_C_READ, NULL);
-	return l->dwarf ? read_units(l) : -ENODATA;
+	if (!l->dwarf)
+		return -ENODATA;
+	r = splits_new(l->elf, &l->splits);
+	return r < 0 ? r : read_units(l);
 }
 
 static bool same_file(const struct parsed_file *a, const struct parsed_file *b)
@@ -215,6 +237,71 @@ static int use_file(struct lines *l, const struct elf_table *t, const struct inp
 	l->program = program->id;
 	l->file = file->id;
 	return 0;
+}
+
+/* ---- parts in other files ------------------------------------------------------------------------------ */
+
+/* The build-id of what dwz moved out of the file, in hexadecimal, with its path; false: nothing was. */
+static bool common_of(struct lines *l, const char **ret_path,
+		      char ret_id[static 2 * ELF_BUILD_ID_MAX + 1])
+{
+	const void *id;
+	ssize_t n = dwelf_dwarf_gnu_debugaltlink(l->dwarf, ret_path, &id);
+
+	if (n <= 0 || n > ELF_BUILD_ID_MAX)
+		return false;
+	for (ssize_t i = 0; i < n; i++)
+		sprintf(ret_id + 2 * i, "%02x", ((const uint8_t *)id)[i]);
+	return true;
+}
+
+static int want_common(struct lines *l, struct answer *a)
+{
+	char id[2 * ELF_BUILD_ID_MAX + 1];
+	const char *path;
+	int r;
+
+	if (l->common_wanted || !common_of(l, &path, id))
+		return 0;
+	r = answer_want(a, SYSPROFD__V1__WANTED_KIND__WANTED_KIND_COMMON, COMMON, path, "");
+	if (r < 0)
+		return r;
+	l->common_wanted = true;
+	a->response.wanted_files[a->response.n_wanted_files - 1]->build_id = strdup(id);
+	return a->response.wanted_files[a->response.n_wanted_files - 1]->build_id ? 0 : -ENOMEM;
+}
+
+static int add_common(struct lines *l, int fd)
+{
+	char want[2 * ELF_BUILD_ID_MAX + 1], id[2 * ELF_BUILD_ID_MAX + 1];
+	const char *path;
+	int r;
+
+	if (l->common || !common_of(l, &path, want))
+		return -EEXIST;
+	r = elf_build_id(fd, id);
+	if (r >= 0 && !streq(id, want))
+		r = -ESTALE;
+	if (r >= 0)
+		r = debug_elf_begin(fd, &l->common_elf);
+	if (r < 0)
+		return r;
+	l->common = dwarf_begin_elf(l->common_elf, DWARF_C_READ, NULL);
+	if (!l->common)
+		return -ENODATA;
+	dwarf_setalt(l->dwarf, l->common);
+	return 0;
+}
+
+static void add_parts(struct lines *l, const struct part *parts, size_t n)
+{
+	/* A part that is another's, or damaged, adds nothing. */
+	for (size_t i = 0; i < n; i++)
+		(void)(parts[i].id == COMMON ? add_common(l, parts[i].fd)
+					     : splits_add(l->splits, &parts[i]));
+	/* What was found without them may have lacked something. */
+	if (n)
+		l->unit = 0;
 }
 
 /* ---- a place ----------------------------------------------------------------------------------------- */
@@ -244,26 +331,40 @@ static int add_functions(struct code_list *c, Dwarf_Die *die, unsigned depth)
 	return r;
 }
 
+/* The unit that a place is in. */
+struct unit {
+	Dwarf_Die entry; /* the skeleton of one that is split */
+	Dwarf *dwarf; /* that has the rest */
+	uint64_t vaddr; /* of the place, as it is told there */
+	bool in_function;
+	Dwarf_Die function;
+};
+
 /*
- * The unit that a place is in, and its function if there is one. Units may be as large as a program, so the functions of the latest are
- * kept in a list too: places are asked about in the order of their addresses.
+ * Units may be as large as a program, so the functions of the latest are kept in a list too: places are asked about in
+ * the order of their addresses.
  */
-static bool find_function(struct lines *l, uint64_t vaddr, Dwarf_Die *ret_unit, Dwarf_Die *ret,
-			  bool *ret_found)
+static bool find_function(struct lines *l, uint64_t vaddr, struct unit *ret, struct answer *a)
 {
 	const struct code *unit = find_code(&l->units, vaddr), *function;
+	const struct split *split;
+	Dwarf_Die entry;
 
-	if (!unit || !dwarf_offdie(l->dwarf, unit->entry, ret_unit))
+	if (!unit || !dwarf_offdie(l->dwarf, unit->entry, &ret->entry))
 		return false;
+	split = splits_find(l->splits, &ret->entry, a);
+	entry = split ? split->unit : ret->entry;
+	ret->dwarf = split ? split->dwarf : l->dwarf;
+	ret->vaddr = vaddr - (split ? split->base : 0);
 	if (l->unit != unit->entry) {
 		l->unit = unit->entry;
 		l->functions.n = 0;
-		if (add_functions(&l->functions, ret_unit, 0) < 0)
+		if (add_functions(&l->functions, &entry, 0) < 0)
 			l->functions.n = 0;
 		sort_code(&l->functions);
 	}
-	function = find_code(&l->functions, vaddr);
-	*ret_found = function && dwarf_offdie(l->dwarf, function->entry, ret);
+	function = find_code(&l->functions, ret->vaddr);
+	ret->in_function = function && dwarf_offdie(ret->dwarf, function->entry, &ret->function);
 	return true;
 }
 
@@ -364,30 +465,29 @@ static int add_scopes(Sysprofd__V1__Place *p, struct scopes *s, Dwarf_Die *unit)
 	return 0;
 }
 
-static int find_place(struct lines *l, uint64_t vaddr, Sysprofd__V1__Place *p)
+static int find_place(struct lines *l, uint64_t vaddr, Sysprofd__V1__Place *p, struct answer *a)
 {
 	struct scopes scopes = {};
 	Sysprofd__V1__Line *line;
 	Dwarf_Line *source;
+	struct unit u;
 	int r, number = 0;
-	Dwarf_Die unit, function;
-	bool in_function;
 
-	if (!find_function(l, vaddr, &unit, &function, &in_function))
+	if (!find_function(l, vaddr, &u, a))
 		return 0;
 	p->lines = new0(Sysprofd__V1__Line *, HELPER_LINES_MAX);
 	line = p->lines ? add_line(p) : NULL;
 	if (!line)
 		return -ENOMEM;
-	source = dwarf_getsrc_die(&unit, vaddr);
+	source = dwarf_getsrc_die(&u.entry, vaddr);
 	if (source && dwarf_lineno(source, &number) == 0) {
 		r = set_source(line, dwarf_linesrc(source, NULL, NULL), number);
 		if (r < 0)
 			return r;
 	}
-	if (in_function)
-		descend(&scopes, &function, vaddr);
-	return add_scopes(p, &scopes, &unit);
+	if (u.in_function)
+		descend(&scopes, &u.function, u.vaddr);
+	return add_scopes(p, &scopes, &u.entry);
 }
 
 /* ---- answers --------------------------------------------------------------------------------------- */
@@ -417,7 +517,8 @@ static uint64_t cpu_ns(void)
 }
 
 int lines_answer(struct lines *l, const struct elf_table *t, const Sysprofd__V1__ParseRequest *q,
-		 const struct input *program, const struct input *debug, struct answer *a)
+		 const struct input *program, const struct input *debug, const struct part *parts,
+		 size_t n_parts, struct answer *a)
 {
 	uint64_t begin = cpu_ns();
 	size_t bytes = 0, done = 0;
@@ -431,12 +532,16 @@ int lines_answer(struct lines *l, const struct elf_table *t, const Sysprofd__V1_
 	/* Whatever is wrong with the DWARF: then there are no lines. */
 	if (found < 0)
 		return 0;
+	add_parts(l, parts, n_parts);
+	r = want_common(l, a);
+	if (r < 0)
+		return r;
 	while (done < q->n_offsets && bytes < HELPER_LINES_BYTES && cpu_ns() - begin < REQUEST_NS) {
 		Sysprofd__V1__Place *p = a->response.places[done];
 		uint64_t vaddr;
 
 		if (elf_table_vaddr(t, q->offsets[done++], &vaddr))
-			r = find_place(l, vaddr, p);
+			r = find_place(l, vaddr, p, a);
 		if (r < 0)
 			return r;
 		bytes += sysprofd__v1__place__get_packed_size(p);

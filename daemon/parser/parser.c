@@ -4,6 +4,7 @@
  * the request that asks about it, and may crash, hang or be killed at any moment: the daemon notices, and starts
  * another. Single-threaded.
  */
+#include <limits.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -19,7 +20,10 @@ struct parser {
 	struct names *names;
 	struct lines *lines;
 	struct maps *maps;
-	int debug_fd; /* of the message before, or -1 */
+	/* Of the messages before. */
+	int debug_fd; /* or -1 */
+	struct part parts[HELPER_PARTS_MAX];
+	size_t n_parts;
 };
 
 /* ---- answering --------------------------------------------------------------------------------- */
@@ -35,6 +39,9 @@ static void answer_done(struct answer *a)
 	for (size_t i = 0; i < a->response.n_places; i++)
 		sysprofd__v1__place__free_unpacked(a->response.places[i], NULL);
 	free(a->response.places);
+	for (size_t i = 0; i < a->response.n_wanted_files; i++)
+		sysprofd__v1__wanted_file__free_unpacked(a->response.wanted_files[i], NULL);
+	free(a->response.wanted_files);
 	free(a->symbols);
 	free(a->pointers);
 	elf_table_free(a->unkept);
@@ -42,6 +49,38 @@ static void answer_done(struct answer *a)
 	/* Parsing leaves the heap in holes as large as the file's tables. */
 	if (a->parsed)
 		malloc_trim(0);
+}
+
+static char *copy_text(const char *s)
+{
+	return *s ? strdup(s) : (char *)protobuf_c_empty_string;
+}
+
+int answer_want(struct answer *a, Sysprofd__V1__WantedKind kind, uint64_t id, const char *path,
+		const char *directory)
+{
+	Sysprofd__V1__ParseResponse *p = &a->response;
+	Sysprofd__V1__WantedFile *w;
+
+	if (p->n_wanted_files == HELPER_PARTS_MAX || strlen(path) >= PATH_MAX ||
+	    strlen(directory) >= PATH_MAX)
+		return -ENOSPC;
+	if (!p->wanted_files)
+		p->wanted_files = new0(Sysprofd__V1__WantedFile *, HELPER_PARTS_MAX);
+	w = p->wanted_files ? malloc(sizeof(*w)) : NULL;
+	if (!w)
+		return -ENOMEM;
+	sysprofd__v1__wanted_file__init(w);
+	w->kind = kind;
+	w->id = id;
+	w->path = copy_text(path);
+	w->directory = copy_text(directory);
+	if (!w->path || !w->directory) {
+		sysprofd__v1__wanted_file__free_unpacked(w, NULL);
+		return -ENOMEM;
+	}
+	p->wanted_files[p->n_wanted_files++] = w;
+	return 0;
 }
 
 int answer_make_symbols(struct answer *a, size_t n)
@@ -111,7 +150,7 @@ static int answer_lines(struct parser *p, const Sysprofd__V1__ParseRequest *q,
 		return r;
 	a->response.build_id = (char *)elf_table_build_id(t);
 	a->response.debug_link = (char *)elf_table_link(t);
-	return lines_answer(p->lines, t, q, file, debug, a);
+	return lines_answer(p->lines, t, q, file, debug, p->parts, p->n_parts, a);
 }
 
 static int answer_request(struct parser *p, const Sysprofd__V1__ParseRequest *q, int fd,
@@ -166,6 +205,19 @@ static void renew_cpu_limit(void)
 	setrlimit(RLIMIT_CPU, &limit);
 }
 
+static void forget_files(struct parser *p)
+{
+	p->debug_fd = close_fd(p->debug_fd);
+	while (p->n_parts)
+		close_fd(p->parts[--p->n_parts].fd);
+}
+
+static void take_part(struct parser *p, const Sysprofd__V1__ParseRequest *q, int *fd)
+{
+	if (p->n_parts < HELPER_PARTS_MAX && q->n_offsets == 1)
+		p->parts[p->n_parts++] = (struct part){ TAKE_FD(*fd), q->offsets[0] };
+}
+
 static int turn(struct channel *c, struct parser *p)
 {
 	_cleanup_close_ int file = -1;
@@ -181,10 +233,12 @@ static int turn(struct channel *c, struct parser *p)
 	if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_FILE) {
 		close_fd(p->debug_fd);
 		p->debug_fd = TAKE_FD(file);
+	} else if (q->kind == SYSPROFD__V1__PARSE_KIND__PARSE_KIND_DEBUG_PART) {
+		take_part(p, q, &file);
 	} else {
 		renew_cpu_limit();
 		r = serve(c, p, q, file);
-		p->debug_fd = close_fd(p->debug_fd);
+		forget_files(p);
 	}
 	channel_message_free(c, m);
 	return r;
@@ -204,7 +258,7 @@ int parser_main(const char *how)
 	do
 		r = turn(&channel, &parser);
 	while (r >= 0);
-	close_fd(parser.debug_fd);
+	forget_files(&parser);
 	lines_free(parser.lines);
 	names_free(parser.names);
 	maps_free(parser.maps);

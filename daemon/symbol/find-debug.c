@@ -7,6 +7,8 @@
 
 /* Then it is looked for again, whether a debug file was found or not. */
 #define DEBUG_FILE_NS (600 * NSEC_PER_SEC)
+/* Of questions that are asked again with further files: 64 files. */
+#define ROUNDS_MAX 8
 
 int symbol_only_regular(int fd)
 {
@@ -49,27 +51,54 @@ static bool is_same_file(int a, int b)
 	       (x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
-/* Nothing better came: what was taken with reservation holds. */
-static int accept(struct naming *n, const struct batch *b)
-{
-	for (size_t i = 0; i < b->n; i++) {
-		struct answer_key key = symbol_key(n->s, &b->identity, b->items[0].kind,
-						   b->offsets[i]);
-		_cleanup_free_ char *name = NULL, *system_name = NULL;
-		const char *known, *system;
+/* ---- parts of the DWARF in other files ------------------------------------------------------------------ */
 
-		key.kind |= RESERVED;
-		if (!answers_get(&n->s->answers, &key, &known, &system))
-			continue;
-		/* Adding may move what was found. */
-		name = strdup(known);
-		system_name = strdup(system);
-		key.kind &= ~RESERVED;
-		if (name && system_name)
-			(void)answers_put(&n->s->answers, &key, name, system_name);
+/* Takes over what the latest answer wants. */
+static size_t open_parts(struct naming *n, const struct batch *b, const char *debug_path,
+			 struct exchange_files *files)
+{
+	struct symbolizer *s = n->s;
+	struct debug_part parts[HELPER_PARTS_MAX];
+	size_t n_parts = s->n_parts;
+	uint32_t binary = b->items[0].binary;
+
+	/* Opening leaves the lock to others. */
+	memcpy(parts, s->parts, sizeof(parts));
+	s->n_parts = 0;
+	for (size_t i = 0; i < n_parts; i++) {
+		char paths[DEBUG_PATHS_MAX];
+		size_t which, n_paths = debug_part_paths(
+				      &parts[i], dict_str(n->dict, n->dict->binaries[binary].path),
+				      debug_path, paths);
+		int fd = open_debug_file(n, binary, paths, n_paths, &which);
+
+		if (fd >= 0)
+			files->parts[files->n_parts++] = (struct exchange_part){ fd, parts[i].id };
+		free(parts[i].path);
+		free(parts[i].directory);
 	}
-	return 0;
+	return files->n_parts;
 }
+
+/* Asks, and again with what the answer wanted. */
+static int ask(struct naming *n, const struct batch *b, const char *debug_path, int debug_fd,
+	       bool settled)
+{
+	struct exchange_files files = { .file = b->fd, .debug = debug_fd };
+
+	for (unsigned round = 0;; round++) {
+		int r = symbol_ask(n, b, &files, settled);
+
+		while (files.n_parts)
+			close_fd(files.parts[--files.n_parts].fd);
+		if (r != WANTS_PARTS)
+			return r;
+		if (round == ROUNDS_MAX || !open_parts(n, b, debug_path, &files))
+			return mono_now_ns() < n->deadline ? symbol_accept(n, b) : -ETIMEDOUT;
+	}
+}
+
+/* ---- debug files --------------------------------------------------------------------------------------- */
 
 /* Tries what lies where the debug file may be, and remembers which one it was, or that it was none. */
 static int search_debug_file(struct naming *n, const struct batch *b)
@@ -90,7 +119,7 @@ static int search_debug_file(struct naming *n, const struct batch *b)
 			break;
 		for (size_t i = 0; i < which; i++)
 			p += strlen(p) + 1;
-		r = is_same_file(fd, b->fd) ? WANTS_DEBUG_FILE : symbol_ask(n, b, fd, false);
+		r = is_same_file(fd, b->fd) ? WANTS_DEBUG_FILE : ask(n, b, p, fd, false);
 		if (r == 0)
 			(void)answers_put(&n->s->answers, &key, p, "");
 		if (r != WANTS_DEBUG_FILE)
@@ -101,7 +130,7 @@ static int search_debug_file(struct naming *n, const struct batch *b)
 	if (mono_now_ns() >= n->deadline)
 		return -ETIMEDOUT;
 	(void)answers_put(&n->s->answers, &key, "", "");
-	return accept(n, b);
+	return symbol_accept(n, b);
 }
 
 int symbol_ask_best(struct naming *n, const struct batch *b)
@@ -114,12 +143,12 @@ int symbol_ask_best(struct naming *n, const struct batch *b)
 	int r;
 
 	if (!answers_get(&n->s->answers, &key, &known, &unused)) {
-		r = symbol_ask(n, b, -1, false);
+		r = ask(n, b, "", -1, false);
 		return r == WANTS_DEBUG_FILE ? search_debug_file(n, b) : r;
 	}
 	/* The cache may move while the lock is not held. */
 	snprintf(path, sizeof(path), "%s", known);
 	if (*path)
 		fd = open_debug_file(n, b->items[0].binary, path, 1, &which);
-	return symbol_ask(n, b, fd, true);
+	return ask(n, b, fd >= 0 ? path : "", fd, true);
 }

@@ -45,6 +45,12 @@ static struct answer_key key_of(const struct identity *binary, enum kind kind, u
 	};
 }
 
+static struct answer_key reserved_key(const struct identity *binary, enum kind kind,
+				      uint64_t offset, uint32_t reserved)
+{
+	return key_of(binary, (enum kind)(kind | RESERVED), offset, reserved);
+}
+
 struct answer_key symbol_key(const struct symbolizer *s, const struct identity *binary,
 			     enum kind kind, uint64_t offset)
 {
@@ -87,6 +93,36 @@ static void take_place(struct symbolizer *s, const struct pending *p,
 		(void)answers_put(&s->answers, key, text.data ?: "", "");
 }
 
+void symbol_forget_parts(struct symbolizer *s)
+{
+	while (s->n_parts) {
+		struct debug_part *p = &s->parts[--s->n_parts];
+
+		free(p->path);
+		free(p->directory);
+	}
+}
+
+static int take_parts(struct symbolizer *s, const Sysprofd__V1__ParseResponse *m)
+{
+	symbol_forget_parts(s);
+	for (size_t i = 0; i < m->n_wanted_files && i < HELPER_PARTS_MAX; i++) {
+		const Sysprofd__V1__WantedFile *w = m->wanted_files[i];
+		struct debug_part *p = &s->parts[s->n_parts++];
+
+		*p = (struct debug_part){ .kind = w->kind,
+					  .id = w->id,
+					  .path = strdup(w->path),
+					  .directory = strdup(w->directory) };
+		snprintf(p->build_id, sizeof(p->build_id), "%s", w->build_id);
+		if (!p->path || !p->directory) {
+			symbol_forget_parts(s);
+			break;
+		}
+	}
+	return WANTS_PARTS;
+}
+
 static int take_hints(struct symbolizer *s, const Sysprofd__V1__ParseResponse *m)
 {
 	struct debug_hints *h = &s->hints;
@@ -97,14 +133,14 @@ static int take_hints(struct symbolizer *s, const Sysprofd__V1__ParseResponse *m
 }
 
 /*
- * 0: the answer is in the cache; WANTS_DEBUG_FILE: see s->hints; -EREMOTEIO: the file could not be parsed for
+ * 0: the answer is in the cache; WANTS_DEBUG_FILE, WANTS_PARTS: with reservation; -EREMOTEIO: the file could not be parsed for
  * want of something.
  */
 static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *m)
 {
 	const struct pending *p = &s->pending;
 	char name[SYMBOL_NAME_MAX], system_name[SYMBOL_NAME_MAX];
-	bool wants = false;
+	bool wants = false, wants_parts = false;
 
 	s->counters.map_lines_skipped += m->lines_skipped;
 	s->counters.map_entries_dropped += m->entries_dropped;
@@ -113,6 +149,7 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 		if (p->kind == KIND_LINES ? m->n_places > p->n : m->n_symbols != p->n)
 			return -EBADMSG;
 		wants = m->wants_debug_file && !p->settled;
+		wants_parts = m->n_wanted_files > 0;
 		break;
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_UNFINISHED:
 		return UNFINISHED;
@@ -126,9 +163,11 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 		return -EREMOTEIO;
 	}
 	for (size_t i = 0; i < p->n; i++) {
-		struct answer_key key = key_of(&p->binary, p->kind, p->offsets[i], p->turn);
+		struct answer_key key =
+			wants || wants_parts
+				? reserved_key(&p->binary, p->kind, p->offsets[i], p->reserved)
+				: key_of(&p->binary, p->kind, p->offsets[i], p->turn);
 
-		key.kind |= wants ? RESERVED : 0;
 		/* Without memory the frame stays unnamed and is asked for again. */
 		if (p->kind == KIND_LINES) {
 			take_place(s, p, m, i, &key);
@@ -138,7 +177,7 @@ static int take_answer(struct symbolizer *s, const Sysprofd__V1__ParseResponse *
 		(void)answers_put(&s->answers, &key, name, system_name);
 	}
 	s->counters.cache_bytes = answers_bytes(&s->answers);
-	return wants ? take_hints(s, m) : 0;
+	return wants ? take_hints(s, m) : wants_parts ? take_parts(s, m) : 0;
 }
 
 int symbol_settle(struct symbolizer *s, uint64_t deadline_mono_ns)
@@ -157,7 +196,8 @@ int symbol_settle(struct symbolizer *s, uint64_t deadline_mono_ns)
 	return r == -EBADMSG ? -EIO : r;
 }
 
-int symbol_ask(struct naming *n, const struct batch *b, int debug_fd, bool settled)
+int symbol_ask(struct naming *n, const struct batch *b, const struct exchange_files *files,
+	       bool settled)
 {
 	Sysprofd__V1__ParseRequest m = SYSPROFD__V1__PARSE_REQUEST__INIT;
 	struct pending *p = &n->s->pending;
@@ -170,6 +210,7 @@ int symbol_ask(struct naming *n, const struct batch *b, int debug_fd, bool settl
 	p->kind = b->items[0].kind;
 	p->turn = turn_of(n->s, p->kind);
 	p->settled = settled;
+	p->reserved = n->reserved = (uint32_t)n->s->exchange.last_id;
 	snprintf(p->build_id, sizeof(p->build_id), "%s",
 		 dict_str(n->dict, n->dict->binaries[b->items[0].binary].build_id));
 	memcpy(p->offsets, b->offsets, b->n * sizeof(*b->offsets));
@@ -177,7 +218,26 @@ int symbol_ask(struct naming *n, const struct batch *b, int debug_fd, bool settl
 	m.kind = (Sysprofd__V1__ParseKind)p->kind;
 	m.n_offsets = p->n;
 	m.offsets = p->offsets;
-	r = exchange_send(&n->s->exchange, &p->binary, &m, b->fd, &debug_fd, debug_fd >= 0,
-			  n->deadline);
+	r = exchange_send(&n->s->exchange, &p->binary, &m, files, n->deadline);
 	return r < 0 ? r : symbol_settle(n->s, n->deadline);
+}
+
+int symbol_accept(struct naming *n, const struct batch *b)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		struct answer_key key = reserved_key(&b->identity, b->items[0].kind, b->offsets[i],
+						     n->reserved);
+		_cleanup_free_ char *name = NULL, *system_name = NULL;
+		const char *known, *system;
+
+		if (!answers_get(&n->s->answers, &key, &known, &system))
+			continue;
+		/* Adding may move what was found. */
+		name = strdup(known);
+		system_name = strdup(system);
+		key = symbol_key(n->s, &b->identity, b->items[0].kind, b->offsets[i]);
+		if (name && system_name)
+			(void)answers_put(&n->s->answers, &key, name, system_name);
+	}
+	return 0;
 }

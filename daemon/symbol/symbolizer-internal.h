@@ -31,6 +31,7 @@ struct pending {
 	enum kind kind;
 	uint32_t turn; /* of the cache key */
 	bool settled; /* it is known which debug file there is, or that there is none */
+	uint32_t reserved; /* tells answers taken with reservation from those of other requests */
 	char build_id[DEBUG_BUILD_ID_MAX]; /* that the file must not contradict, or "" */
 	uint64_t offsets[HELPER_OFFSETS_MAX];
 	size_t n;
@@ -51,6 +52,9 @@ struct symbolizer {
 	uint64_t seed; /* of hashes: strangers choose build-ids */
 	int vdso_fd;
 	struct debug_hints hints; /* of the latest answer that wants a debug file */
+	/* Of the latest answer that wants such. */
+	struct debug_part parts[HELPER_PARTS_MAX];
+	size_t n_parts;
 	struct counters counters; /* readable without the lock, which may be held for seconds */
 };
 
@@ -83,6 +87,7 @@ struct naming {
 	struct item *items;
 	size_t n, cap;
 	struct inlines *inlines; /* for KIND_LINES */
+	uint32_t reserved; /* of the latest request */
 	int left;
 };
 
@@ -94,14 +99,19 @@ struct answer_key symbol_key(const struct symbolizer *s, const struct identity *
 			     enum kind kind, uint64_t offset);
 
 #define WANTS_DEBUG_FILE 1 /* see hints; the answer was taken with reservation */
-#define UNFINISHED 2 /* nothing was in the answer: the map is being read */
+#define WANTS_PARTS 2 /* the same, of files with parts of the DWARF */
+#define UNFINISHED 3 /* nothing was in the answer: the map is being read */
 /*
  * Waits for the answer under way, if there is one, and takes it into the cache. -ETIMEDOUT: the deadline came first.
  * Other errors: there will be no answer. -EREMOTEIO: the file could not be parsed for want of something.
  */
 int symbol_settle(struct symbolizer *s, uint64_t deadline_mono_ns);
-/* Asks about the batch, and settles. debug_fd: its debug file, or -1; settled: there is no better one. */
-int symbol_ask(struct naming *n, const struct batch *b, int debug_fd, bool settled);
+/* Asks about the batch, and settles. settled: there is no better debug file. */
+int symbol_ask(struct naming *n, const struct batch *b, const struct exchange_files *files,
+	       bool settled);
+/* Nothing better came: what was taken with reservation holds. */
+int symbol_accept(struct naming *n, const struct batch *b);
+void symbol_forget_parts(struct symbolizer *s);
 
 /* ---- find-debug.c: debug files ------------------------------------------------------------------------- */
 

@@ -39,6 +39,7 @@ struct symbolizer *symbolizer_free(struct symbolizer *s)
 	if (!s)
 		return NULL;
 	exchange_done(&s->exchange);
+	symbol_forget_parts(s);
 	answers_done(&s->answers);
 	close_fd(s->vdso_fd);
 	pthread_mutex_destroy(&s->lock);
@@ -214,10 +215,11 @@ static void fill(struct batch *b, const struct item *items, size_t n_items)
 
 static int ask_map(struct naming *n, const struct batch *b)
 {
+	const struct exchange_files files = { .file = b->fd, .debug = -1 };
 	int r = UNFINISHED;
 
 	while (r == UNFINISHED && mono_now_ns() < n->deadline)
-		r = symbol_ask(n, b, -1, true);
+		r = symbol_ask(n, b, &files, true);
 	return r == UNFINISHED ? -ETIMEDOUT : r;
 }
 

@@ -124,13 +124,14 @@ static int receive(struct supplier *b, struct result *res)
 static void ask_parser(struct supplier *b, uint64_t binary, int file, struct result *res)
 {
 	const struct identity id = { { binary } };
+	const struct exchange_files files = { .file = file, .debug = -1 };
 	Sysprofd__V1__ParseRequest q = SYSPROFD__V1__PARSE_REQUEST__INIT;
 	uint64_t begin = mono_now_ns();
 	int r;
 
 	res->lack = UNWIND_LACK_FILE;
 	q.kind = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_UNWIND;
-	r = exchange_send(&b->exchange, &id, &q, file, NULL, 0, begin + b->o.reply_timeout_ns);
+	r = exchange_send(&b->exchange, &id, &q, &files, begin + b->o.reply_timeout_ns);
 	if (r >= 0)
 		r = receive(b, res);
 	b->used_mono_ns = mono_now_ns();

@@ -199,16 +199,23 @@ static void hostile_links(void **state)
 	expect_link("linked", "abc");
 }
 
-static void expect_paths(const struct debug_hints *h, const char *binary, const char *expected)
+static void expect_text(const char *paths, size_t n, const char *expected)
 {
-	char paths[DEBUG_PATHS_MAX], text[DEBUG_PATHS_MAX + DEBUG_PLACES] = "";
-	const char *p = paths;
+	char text[DEBUG_PATHS_MAX + DEBUG_PLACES] = "";
 
-	for (size_t n = debug_paths(h, binary, paths); n > 0; n--, p += strlen(p) + 1) {
-		strcat(text, p);
+	for (; n > 0; n--, paths += strlen(paths) + 1) {
+		strcat(text, paths);
 		strcat(text, " ");
 	}
 	assert_string_equal(text, expected);
+}
+
+static void expect_paths(const struct debug_hints *h, const char *binary, const char *expected)
+{
+	char paths[DEBUG_PATHS_MAX];
+	size_t n = debug_paths(h, binary, paths);
+
+	expect_text(paths, n, expected);
 }
 
 static void places(void **state)
@@ -227,6 +234,38 @@ static void places(void **state)
 		expect_paths(&hostile[i], "/opt/a", "");
 }
 
+static void expect_part(Sysprofd__V1__WantedKind kind, const char *path, const char *directory,
+			const char *binary, const char *debug, const char *expected)
+{
+	struct debug_part p = { .kind = kind,
+				.path = (char *)path,
+				.directory = (char *)directory,
+				.build_id = "12ab" };
+	char paths[DEBUG_PATHS_MAX];
+	size_t n = debug_part_paths(&p, binary, debug, paths);
+
+	expect_text(paths, n, expected);
+}
+
+static void places_of_parts(void **state)
+{
+	const Sysprofd__V1__WantedKind common = SYSPROFD__V1__WANTED_KIND__WANTED_KIND_COMMON,
+				       split = SYSPROFD__V1__WANTED_KIND__WANTED_KIND_SPLIT,
+				       package = SYSPROFD__V1__WANTED_KIND__WANTED_KIND_PACKAGE;
+
+	expect_part(common, "../c", "", "/opt/a", "/d/e/a.debug",
+		    "/d/e/../c /usr/lib/debug/.build-id/12/ab.debug /usr/lib/debug/.dwz/c ");
+	expect_part(common, "/x/c", "", "memfd:a", "",
+		    "/x/c /usr/lib/debug/.build-id/12/ab.debug /usr/lib/debug/.dwz/c ");
+	expect_part(common, "x/..", "", "memfd:a", "", "/usr/lib/debug/.build-id/12/ab.debug ");
+	expect_part(split, "o/a.dwo", "/src", "/opt/a", "",
+		    "/src/o/a.dwo /opt/o/a.dwo /opt/a.dwo ");
+	expect_part(split, "/o/a.dwo", "/src", "/opt/a", "", "/o/a.dwo /opt/a.dwo ");
+	expect_part(split, "a.dwo", "src", "memfd:a", "", "");
+	expect_part(package, "", "", "/opt/a", "/d/a.debug", "/opt/a.dwp /d/a.debug.dwp ");
+	expect_part(package, "", "", "memfd:a", "", "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,6 +276,7 @@ int main(void)
 		cmocka_unit_test(links_of_any_length),
 		cmocka_unit_test(hostile_links),
 		cmocka_unit_test(places),
+		cmocka_unit_test(places_of_parts),
 	};
 
 	if (system("command -v gcc objcopy nm strip xz >/dev/null") != 0) {

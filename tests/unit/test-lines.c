@@ -3,6 +3,7 @@
 #include "elf-files.h"
 
 #include "base/clock.h"
+#include "helper/limits.h"
 #include "parser/internal.h"
 #include "parser/parser.h"
 #include "symbol/symbolizer.h"
@@ -30,6 +31,7 @@ struct asked {
 	struct lines *lines;
 	struct elf_table *table;
 	struct input program, debug;
+	char wanted[1024];
 };
 
 static void asked_init(struct asked *k, const char *file, const char *debug)
@@ -49,17 +51,68 @@ static void asked_done(struct asked *k)
 	close_fd(k->debug.fd);
 }
 
+/* The files that an answer wants, from the test's directory. */
+static size_t open_parts(struct asked *k, const struct answer *a, struct part *parts)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->response.n_wanted_files; i++) {
+		const Sysprofd__V1__WantedFile *w = a->response.wanted_files[i];
+		const char *slash = strrchr(w->path, '/'), *name = slash ? slash + 1 : w->path;
+		char path[512];
+
+		snprintf(path, sizeof(path), "%s/%s", dir, *name ? name : "lib.dwp");
+		snprintf(k->wanted + strlen(k->wanted), sizeof(k->wanted) - strlen(k->wanted),
+			 "%s ", *name ? name : "lib.dwp");
+		parts[n] = (struct part){ open(path, O_RDONLY | O_CLOEXEC), w->id };
+		n += parts[n].fd >= 0;
+	}
+	return n;
+}
+
+static void forget(struct answer *a)
+{
+	for (size_t i = 0; i < a->response.n_places; i++)
+		sysprofd__v1__place__free_unpacked(a->response.places[i], NULL);
+	free(a->response.places);
+	for (size_t i = 0; i < a->response.n_wanted_files; i++)
+		sysprofd__v1__wanted_file__free_unpacked(a->response.wanted_files[i], NULL);
+	free(a->response.wanted_files);
+}
+
+/* Once more with each file that is wanted. */
+static void answer_with_parts(struct asked *k, const Sysprofd__V1__ParseRequest *q,
+			      struct answer *a)
+{
+	struct part parts[HELPER_PARTS_MAX];
+	size_t n = 0;
+
+	for (;;) {
+		*a = (struct answer){ .fd = -1 };
+		sysprofd__v1__parse_response__init(&a->response);
+		assert_int_equal(lines_answer(k->lines, k->table, q, &k->program, &k->debug, parts,
+					      n, a),
+				 0);
+		while (n)
+			close_fd(parts[--n].fd);
+		n = open_parts(k, a, parts);
+		if (!n)
+			return;
+		forget(a);
+	}
+}
+
 /* "FUNCTION\nFILE:LINE\n" for each line of the place; what has no name is the function's. True: a debug file is wanted. */
 static bool ask(struct asked *k, uint64_t offset, const char *function, struct strbuf *out)
 {
 	Sysprofd__V1__ParseRequest q = SYSPROFD__V1__PARSE_REQUEST__INIT;
-	struct answer a = { .fd = -1 };
 	const Sysprofd__V1__Place *p;
+	struct answer a;
+	bool wants;
 
 	q.offsets = &offset;
 	q.n_offsets = 1;
-	sysprofd__v1__parse_response__init(&a.response);
-	assert_int_equal(lines_answer(k->lines, k->table, &q, &k->program, &k->debug, &a), 0);
+	answer_with_parts(k, &q, &a);
 	assert_int_equal(a.response.n_places, 1);
 	p = a.response.places[0];
 	for (size_t i = 0; i < p->n_lines; i++) {
@@ -69,10 +122,9 @@ static bool ask(struct asked *k, uint64_t offset, const char *function, struct s
 		strbuf_printf(out, "%s\n%s:%u\n", *l->name ? l->name : function,
 			      slash ? slash + 1 : l->file, l->line);
 	}
-	for (size_t i = 0; i < a.response.n_places; i++)
-		sysprofd__v1__place__free_unpacked(a.response.places[i], NULL);
-	free(a.response.places);
-	return a.response.wants_debug_file;
+	wants = a.response.wants_debug_file;
+	forget(&a);
+	return wants;
 }
 
 /* Every byte of outer() as addr2line sees it, who is asked about `truth`. */
@@ -119,6 +171,68 @@ static void as_addr2line(void **state)
 		}
 		expect_lines("lib", NULL, "lib", "outer", "outer");
 	}
+}
+
+/* The units are in files of their own, then in a package. The truth is a program that has all. */
+static void split(void **state)
+{
+	/* dwp knows version 4 alone; llvm-dwp nothing compressed, and some of gcc it never ends with. */
+	static const struct {
+		const char *build, *option, *package;
+	} cases[] = {
+		{ "gcc -O1 -gdwarf-5", "-gsplit-dwarf", NULL },
+		{ "gcc -O2 -gdwarf-4 -ffunction-sections", "-gsplit-dwarf", "dwp" },
+		{ "clang -O1 -gdwarf-5 -ffunction-sections", "-gsplit-dwarf", "llvm-dwp" },
+		{ "clang -O1 -gdwarf-4 -ffunction-sections", "-gsplit-dwarf", "dwp" },
+		{ "clang -O2 -gdwarf-5", "-gsplit-dwarf -gz=zlib", NULL },
+	};
+
+	write_file("lib.c", source);
+	must(run("echo 'int more(volatile int *p) { return middle(p); }' >>lib.c"));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (!run("rm -rf *.dwo *.dwp aside && mkdir aside && "
+			 "%s -g %s -shared -fPIC lib.c -o lib && %s -g -shared -fPIC lib.c -o "
+			 "whole",
+			 cases[i].build, cases[i].option, cases[i].build)) {
+			print_message("left out: %s\n", cases[i].build);
+			continue;
+		}
+		expect_lines("lib", NULL, "whole", "outer", "outer");
+		if (!cases[i].package ||
+		    !run("timeout 5 %s -e lib -o lib.dwp </dev/null && mv *.dwo aside",
+			 cases[i].package)) {
+			print_message("left out: a package of %s\n", cases[i].build);
+			continue;
+		}
+		expect_lines("lib", NULL, "whole", "outer", "outer");
+	}
+}
+
+/* dwz moved what two programs share into a common file. */
+static void deduplicated(void **state)
+{
+	_cleanup_(strbuf_done) struct strbuf out = {};
+	struct asked k;
+	uint64_t start;
+
+	write_file("lib.c", source);
+	if (!run("gcc -g -O1 -shared -fPIC lib.c -o lib && cp lib whole && cp lib lib2 && "
+		 "dwz -m common lib lib2")) {
+		print_message("left out: dwz\n");
+		return;
+	}
+	expect_lines("lib", NULL, "whole", "outer", "outer");
+	must(run("strip -o bare lib && objcopy --only-keep-debug lib lib.debug"));
+	expect_lines("bare", "lib.debug", "whole", "outer", "outer");
+	/* What has another build-id is not it. */
+	start = nm_address("lib", "outer");
+	must(run("cp whole common"));
+	asked_init(&k, "lib", NULL);
+	for (uint64_t at = start; at < start + SIZE; at++)
+		ask(&k, to_offset(k.program.fd, at), "outer", &out);
+	assert_string_equal(k.wanted, "common ");
+	asked_done(&k);
+	assert_null(strstr(out.data, "inner"));
 }
 
 /* Which of them libelf unpacks, and which we, depends on its version. */
@@ -222,6 +336,22 @@ static int open_lib(void *ctx, uint64_t key)
 	return open_file("lib", O_RDONLY);
 }
 
+/* Below the test's directory lies what a process has at its root. */
+static int open_other(void *ctx, uint64_t key, const char *paths, size_t n, size_t *ret_which)
+{
+	for (size_t i = 0; i < n; i++, paths += strlen(paths) + 1) {
+		char path[512];
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/root%s", dir, paths);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		*ret_which = i;
+		if (fd >= 0)
+			return fd;
+	}
+	return -ENOENT;
+}
+
 /* A bucket with a stack main -> each byte of outer(). */
 static struct bucket *sampled(void)
 {
@@ -234,6 +364,7 @@ static struct bucket *sampled(void)
 
 	assert_int_equal(bucket_new(&b), 0);
 	lib.name = (uint32_t)dict_string(b->dict, "lib");
+	lib.path = (uint32_t)dict_string(b->dict, "/opt/lib");
 	f.binary = (uint32_t)dict_binary(b->dict, &lib);
 	root = dict_stack(b->dict, 0, (uint32_t)dict_marker(b->dict, "[root]"));
 	for (uint64_t at = start; at < start + SIZE; at++) {
@@ -264,7 +395,7 @@ static size_t rows_that_read(const struct bucket *b, const char *text)
 
 static struct bucket *named(const char *debug_build)
 {
-	struct symbolizer_options o = { .open_binary = open_lib };
+	struct symbolizer_options o = { .open_binary = open_lib, .open_debug_file = open_other };
 	_cleanup_(symbolizer_free_p) struct symbolizer *s = NULL;
 	_cleanup_(inlines_done) struct inlines lines;
 	uint64_t keys[] = { 0, 1 }, deadline = mono_now_ns() + 30 * NSEC_PER_SEC;
@@ -324,6 +455,48 @@ static void unpacks_in_the_sandbox(void **state)
 	assert_true(rows_that_read(b, "[root];outer;middle;inner") > 0);
 }
 
+/* What is moved into root/opt is found there, and read in the sandbox. */
+static void parts_are_found(void **state)
+{
+	static const char *const builds[] = {
+		"clang -g -gdwarf-5 -gsplit-dwarf -O1 -shared -fPIC lib.c -o lib && mv *.dwo "
+		"root/opt",
+		"clang -g -gdwarf-4 -gsplit-dwarf -O1 -shared -fPIC lib.c -o lib && "
+		"dwp -e lib -o root/opt/lib.dwp && rm *.dwo",
+		"gcc -g -O1 -shared -fPIC lib.c -o lib && cp lib lib2 && "
+		"dwz -m root/opt/common -M common lib lib2",
+		"gcc -g -O1 -shared -fPIC lib.c -o lib && cp lib lib2 && "
+		"dwz -m root/usr/lib/debug/.dwz/common -M ../.dwz/common lib lib2",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(builds); i++) {
+		_cleanup_(bucket_free_p) struct bucket *b = NULL;
+
+		must(run("rm -rf root *.dwo && mkdir -p root/opt root/usr/lib/debug/.dwz"));
+		write_file("lib.c", source);
+		if (!run("%s", builds[i])) {
+			print_message("left out: %s\n", builds[i]);
+			continue;
+		}
+		b = named("true");
+		assert_true(rows_that_read(b, "[root];outer;middle;inner") > 0);
+	}
+	/* And gone they cost nothing but themselves. */
+	must(run("rm -rf root"));
+	for (size_t i = 0; i < ARRAY_SIZE(builds); i++) {
+		_cleanup_(bucket_free_p) struct bucket *b = NULL;
+
+		must(run("mkdir -p root/opt root/usr/lib/debug/.dwz"));
+		if (!run("%s && rm -rf root", builds[i]))
+			continue;
+		b = named("true");
+		assert_int_equal(rows_that_read(b, "[root];outer"), SIZE);
+		for (size_t k = 1; k < b->dict->n_frames; k++)
+			if (b->dict->frames[k].kind == FRAME_NATIVE)
+				assert_true(b->dict->frames[k].line > 0);
+	}
+}
+
 static void without_dwarf(void **state)
 {
 	_cleanup_(bucket_free_p) struct bucket *b = named("gcc -O1 -shared -fPIC lib.c -o lib"),
@@ -339,10 +512,17 @@ static void without_dwarf(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(as_addr2line),	     cmocka_unit_test(names_of_cxx),
-		cmocka_unit_test(in_the_debug_file), cmocka_unit_test(incomplete),
-		cmocka_unit_test(expands_stacks),    cmocka_unit_test(without_dwarf),
-		cmocka_unit_test(compressed),	     cmocka_unit_test(unpacks_in_the_sandbox),
+		cmocka_unit_test(as_addr2line),
+		cmocka_unit_test(names_of_cxx),
+		cmocka_unit_test(in_the_debug_file),
+		cmocka_unit_test(incomplete),
+		cmocka_unit_test(expands_stacks),
+		cmocka_unit_test(without_dwarf),
+		cmocka_unit_test(split),
+		cmocka_unit_test(deduplicated),
+		cmocka_unit_test(parts_are_found),
+		cmocka_unit_test(compressed),
+		cmocka_unit_test(unpacks_in_the_sandbox),
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
