@@ -356,8 +356,14 @@ static void keep_fd(struct binaries *b, struct object *o, int fd)
 	TAILQ_INSERT_TAIL(&b->open, o, open_link);
 }
 
-static void remember_source(struct binaries *b, struct object *o, const struct sighting *s)
+static void remember_source(struct binaries *b, struct object *o, const struct sighting *s,
+			    const struct look *l)
 {
+	if (l->slow_dev) {
+		pthread_mutex_lock(&b->lock);
+		o->slow_dev = l->slow_dev;
+		pthread_mutex_unlock(&b->lock);
+	}
 	/* Who comes later with the same claim must not say where the file is. */
 	if ((o->identity.author & AUTHOR_UNSEEN) && o->pids[0])
 		return;
@@ -391,6 +397,7 @@ static int make_request(struct binaries *b, const struct object *o, struct open_
 		.start = o->start,
 		.end = o->end,
 		.identity = o->identity,
+		.slow_dev = o->slow_dev,
 	};
 	return 0;
 }
@@ -432,7 +439,8 @@ int binaries_open(struct binaries *b, uint64_t key)
 
 	pthread_mutex_lock(&b->lock);
 	o = find_key(b, key); /* it may have gone meanwhile */
-	if (o && fd < 0)
+	/* Nothing was learned of the file where the opener had no time for it. */
+	if (o && fd < 0 && fd != -EBUSY)
 		o->failed_mono_ns = mono_now_ns();
 	if (o && fd >= 0) {
 		int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -622,7 +630,7 @@ struct object *binaries_see(struct binaries *b, const struct sighting *s)
 	if (!o)
 		return NULL;
 	set_aliases(b, f, o->key);
-	remember_source(b, o, s);
+	remember_source(b, o, s, &l);
 	return o;
 }
 

@@ -36,6 +36,7 @@ struct object {
 	char *raw_path; /* when path is not what the kernel said */
 	uint32_t pids[2]; /* that mapped it last, its parent */
 	uint64_t start, end;
+	uint64_t slow_dev; /* its filesystem, when that may not answer */
 	uint64_t failed_mono_ns; /* of the last attempt to open it */
 	TAILQ_ENTRY(object) open_link; /* has a descriptor: least recently used first */
 	TAILQ_ENTRY(object) idle_link; /* without references: longest first */

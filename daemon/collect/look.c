@@ -81,8 +81,10 @@ void look_at_file(struct filesystems *filesystems, const struct sighting *s, int
 
 	if (f->ino == 0 && (find_vma(pid_fd, s->start, &v) < 0 || v.ino == 0))
 		return;
-	if (!filesystem_is_prompt(filesystems, pid_fd, v.dev, s->mono_ns))
+	if (!filesystem_is_prompt(filesystems, pid_fd, v.dev, s->mono_ns)) {
+		l->slow_dev = v.dev;
 		return;
+	}
 	fd = open_mapped(pid_fd, v.start, v.end);
 	if (fd < 0 || fstat(fd, &l->st) < 0 || read_path(fd, l) < 0 || !is_sighted(s, f, l, fd))
 		return;

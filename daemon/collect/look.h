@@ -12,6 +12,7 @@ struct look {
 	struct stat st;
 	char path[PATH_LEN_MAX + 16];
 	size_t path_len;
+	uint64_t slow_dev; /* of a filesystem that may not answer: it was left alone */
 };
 
 void look_done(struct look *l);

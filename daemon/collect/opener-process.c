@@ -116,6 +116,7 @@ static int open_asked(struct opener *o, const Sysprofd__V1__OpenRequest *q, int 
 			.ino = q->ino,
 			.generation = q->generation,
 		},
+		.slow_dev = q->slow_dev,
 	};
 
 	if (proc_fd < 0 || !has_paths(q) || q->build_id.len > sizeof(rq.identity.build_id))
@@ -216,6 +217,7 @@ static int send_request(struct opener_process *p, const struct open_request *rq,
 	m.dev = rq->identity.dev;
 	m.ino = rq->identity.ino;
 	m.generation = rq->identity.generation;
+	m.slow_dev = rq->slow_dev;
 	m.timeout_ns = deadline > now ? deadline - now : 0;
 	return channel_send(&p->process.channel, &m.base, rq->proc_fd, deadline + GRACE_NS);
 }

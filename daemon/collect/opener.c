@@ -11,7 +11,7 @@
 #include "collect/opener-process.h"
 #include "collect/procfs.h"
 
-/* Threads that wait for a filesystem that does not answer; each costs a small stack. */
+/* Threads of one lane that wait for a filesystem that does not answer; each costs a small stack. */
 #define STUCK_MAX 4
 /* Where notes lie: behind the program headers, or at the end when a tool moved them. */
 #define NOTE_SCAN 65536
@@ -115,11 +115,20 @@ bool file_is(int fd, const struct stat *st, const struct file_identity *want)
 
 /* ---- with a deadline --------------------------------------------------------------------------------------- */
 
+/* Where one is full of threads that hang, the others go on. */
+enum lane {
+	LANE_SEEN, /* files that somebody could look at */
+	LANE_UNSEEN, /* what is known of them is a path */
+	LANE_SLOW, /* on filesystems that may not answer: one thread each */
+	LANE_JIT_MAP,
+	LANE_N,
+};
+
 /* Lives as long as the last thread that uses it. */
 struct opener {
 	pthread_mutex_t lock;
 	unsigned refs;
-	unsigned running[2]; /* maps of JIT code apart */
+	uint64_t running[LANE_N][STUCK_MAX]; /* devices of LANE_SLOW, else 1; 0: none runs */
 	struct opener_process *process; /* or NULL: it is done here */
 };
 
@@ -129,6 +138,7 @@ struct job {
 	unsigned refs; /* asker and thread */
 	bool done;
 	struct opener *opener;
+	uint64_t *running; /* of the opener */
 	struct open_request rq;
 	char *path; /* of rq */
 	int result;
@@ -186,24 +196,44 @@ struct opener *opener_unref(struct opener *o)
 	return NULL;
 }
 
-static int enter(struct opener *o, bool jit_map)
+static enum lane lane_of(const struct open_request *rq)
 {
-	int r = -EBUSY;
+	const struct file_identity *f = &rq->identity;
 
-	pthread_mutex_lock(&o->lock);
-	if (o->running[jit_map] < STUCK_MAX) {
-		o->running[jit_map]++;
-		o->refs++;
-		r = 0;
-	}
-	pthread_mutex_unlock(&o->lock);
-	return r;
+	if (rq->jit_map)
+		return LANE_JIT_MAP;
+	if (rq->slow_dev)
+		return LANE_SLOW;
+	return (f->build_id_len ? (f->author & AUTHOR_UNSEEN) : !f->generation) ? LANE_UNSEEN
+										: LANE_SEEN;
 }
 
-static void leave(struct opener *o, bool jit_map)
+/* A place in the lane, or NULL: all are taken, or one by the same device. */
+static uint64_t *enter(struct opener *o, const struct open_request *rq)
+{
+	uint64_t *lane = o->running[lane_of(rq)], *place = NULL;
+	bool hangs = false;
+
+	pthread_mutex_lock(&o->lock);
+	for (size_t i = 0; i < STUCK_MAX; i++) {
+		if (!lane[i])
+			place = &lane[i];
+		hangs |= rq->slow_dev && lane[i] == rq->slow_dev;
+	}
+	if (hangs)
+		place = NULL;
+	if (place) {
+		*place = rq->slow_dev ?: 1;
+		o->refs++;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return place;
+}
+
+static void leave(struct opener *o, uint64_t *place)
 {
 	pthread_mutex_lock(&o->lock);
-	o->running[jit_map]--;
+	*place = 0;
 	pthread_mutex_unlock(&o->lock);
 	opener_unref(o);
 }
@@ -298,13 +328,14 @@ static void *job_thread(void *arg)
 		 : j->rq.n_debug ? open_first(&j->rq, &which)
 				 : open_anywhere(&j->rq);
 
+	/* Before anybody can ask again. */
+	leave(j->opener, j->running);
 	pthread_mutex_lock(&j->lock);
 	j->result = fd;
 	j->which = which;
 	j->done = true;
 	pthread_cond_signal(&j->done_cond);
 	pthread_mutex_unlock(&j->lock);
-	leave(j->opener, j->rq.jit_map);
 	job_unref(j);
 	return NULL;
 }
@@ -347,10 +378,11 @@ static int job_start(struct job *j)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
-	int r = enter(j->opener, j->rq.jit_map);
+	int r;
 
-	if (r < 0)
-		return r;
+	j->running = enter(j->opener, &j->rq);
+	if (!j->running)
+		return -EBUSY;
 	j->refs = 2;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -359,7 +391,7 @@ static int job_start(struct job *j)
 	pthread_attr_destroy(&attr);
 	if (r < 0) {
 		j->refs = 1;
-		leave(j->opener, j->rq.jit_map);
+		leave(j->opener, j->running);
 	}
 	return r;
 }

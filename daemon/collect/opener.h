@@ -6,8 +6,8 @@
  * A file is reached by the kernel's own link of a mapping (/proc/PID/map_files) where possible, which no
  * rename or mount can turn elsewhere. It is opened O_PATH, found to be a regular file, and only then opened
  * for reading through that descriptor. Files on filesystems that may not answer (filesystem.h), and everything
- * that is found by path, are opened by threads of their own, which are abandoned at their deadline, a few at a
- * time.
+ * that is found by path, are opened by threads of their own, which are abandoned at their deadline. A few of those
+ * may hang at a time, apart by what they open: where nothing answers, others are not held back by it.
  *
  * Thread-safe.
  */
@@ -49,6 +49,8 @@ struct open_request {
 	uint64_t start, end; /* of the mapping in pids[0] */
 	const char *path; /* as they saw it; may be NULL */
 	struct file_identity identity;
+	uint64_t
+		slow_dev; /* of a filesystem that may not answer; 0: it does, or nobody could look */
 	/* Names of code that the process behind proc_fd made, by open_jit_map(): of the rest only the mapping counts. */
 	bool jit_map;
 	/* Instead of the file, its debug file: the first that may be it, of so many paths, each behind the other's NUL. */

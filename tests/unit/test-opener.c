@@ -256,13 +256,29 @@ static int by_process(void **state)
 
 /* ---- with a deadline ---------------------------------------------------------------------------------------- */
 
-static int ask(struct opener *o, char *path, const struct file_identity *id, uint64_t timeout_ns)
+static int ask_slow(struct opener *o, char *path, const struct file_identity *id, uint64_t slow_dev,
+		    uint64_t timeout_ns)
 {
-	struct open_request rq = { .proc_fd = proc_fd, .path = path, .identity = *id };
+	struct open_request rq = {
+		.proc_fd = proc_fd, .path = path, .identity = *id, .slow_dev = slow_dev
+	};
 	int fd = open_with_deadline(o, &rq, timeout_ns);
 
 	close_fd(fd);
 	return fd < 0 ? fd : 0;
+}
+
+static int ask(struct opener *o, char *path, const struct file_identity *id, uint64_t timeout_ns)
+{
+	return ask_slow(o, path, id, 0, timeout_ns);
+}
+
+static void identify(const char *path, struct file_identity *ret)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	*ret = (struct file_identity){ .dev = st.st_dev, .ino = st.st_ino };
 }
 
 static void test_deadline_met(void **state)
@@ -360,6 +376,14 @@ static int mount_hanging(const char *at)
 	return fd;
 }
 
+static uint64_t generation_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return (uint64_t)st.st_ctim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_ctim.tv_nsec;
+}
+
 static uint64_t device_of_mount(const char *at)
 {
 	_cleanup_(strbuf_done) struct strbuf text = {};
@@ -379,9 +403,9 @@ static void test_deadline_missed(void **state)
 {
 	_cleanup_(opener_unref_p) struct opener *o = NULL;
 	_cleanup_close_ int fuse = -1, pid_fd = -1;
-	struct file_identity id = { .ino = 1 };
+	struct file_identity id = { .ino = 1 }, good;
 	_cleanup_(filesystems_done) struct filesystems fs;
-	char at[64], path[80];
+	char at[64], path[80], program[80];
 	uint64_t before, dev;
 
 	assert_true(mkdirat(dir_fd, "hanging", 0755) == 0 || errno == EEXIST);
@@ -401,14 +425,24 @@ static void test_deadline_missed(void **state)
 	dev = device_of_mount(at);
 	assert_false(filesystem_is_prompt(&fs, pid_fd, dev, 1));
 	assert_int_equal(mounts_is_prompt(&fs.ours, dev, &fs.ours), 0);
+	put("program", "x", 1);
+	snprintf(program, sizeof(program), "%s/program", dir);
+	identify(program, &good);
 	assert_int_equal(opener_new(as_process, &o), 0);
 	before = mono_now_ns();
+	/* One waits for a filesystem that is known to be slow; another one may answer. */
+	assert_int_equal(ask_slow(o, path, &id, dev, 50 * NSEC_PER_MSEC), -ETIMEDOUT);
+	assert_int_equal(ask_slow(o, path, &id, dev, NSEC_PER_SEC), -EBUSY);
+	assert_int_equal(ask_slow(o, program, &good, dev + 1, 20 * NSEC_PER_SEC), 0);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(ask(o, path, &id, 50 * NSEC_PER_MSEC), -ETIMEDOUT);
-	/* No more than so many wait at a time. */
+	/* No more than so many wait at a time, */
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(ask(o, path, &id, NSEC_PER_SEC), -EBUSY);
 	assert_true(mono_now_ns() - before < 2 * NSEC_PER_SEC);
+	/* which files that somebody could look at do not notice. */
+	good.generation = generation_of(program);
+	assert_int_equal(ask(o, program, &good, 20 * NSEC_PER_SEC), 0);
 	/* Its owner may go while they still wait; then the server dies, and all is well. */
 	fuse = close_fd(fuse);
 	for (int i = 0; i < 500 && ask(o, path, &id, NSEC_PER_SEC) == -EBUSY; i++)
@@ -425,14 +459,6 @@ static struct opener_stats stats(const struct opener *o)
 
 	opener_get_stats(o, &s);
 	return s;
-}
-
-static void identify(const char *path, struct file_identity *ret)
-{
-	struct stat st;
-
-	assert_int_equal(stat(path, &st), 0);
-	*ret = (struct file_identity){ .dev = st.st_dev, .ino = st.st_ino };
 }
 
 static void test_process_ends(void **state)
