@@ -33,7 +33,8 @@ def container(t, text):
 def remove_maps(processes):
     for p in processes:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(map_path(p.pid))
+            path = map_path(p.pid)
+            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
 
 
 def test_maps(t):
@@ -116,6 +117,9 @@ def test_hostile_maps(t):
     programs = {
         "shadow": 'm = Memory(); os.symlink("/etc/shadow", map_path()); m.spin(3)',
         "fifo": "m = Memory(); os.mkfifo(map_path()); m.spin(3)",
+        "directory": "m = Memory(); os.mkdir(map_path()); m.spin(3)",
+        # /dev/zero
+        "device": "m = Memory(); os.mknod(map_path(), 0o020644, os.makedev(1, 5)); m.spin(3)",
         # 100 MB, and more every half second.
         "large": """
 m = Memory()
@@ -147,7 +151,8 @@ while True:
         remove_maps(p.values())
     assert seen["honest"].get("honest"), seen
     assert seen["large"].get("large"), seen
-    assert seen["shadow"].get("[anon]") and seen["fifo"].get("[anon]"), seen
+    for k in ("shadow", "fifo", "directory", "device"):
+        assert seen[k].get("[anon]"), (k, seen)
     with open("/etc/shadow") as f:
         for line in filter(None, map(str.strip, f)):
             assert not [r for r in everything if line in r["name"]]
