@@ -5,10 +5,10 @@
  * another. Single-threaded.
  */
 #include <limits.h>
-#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "base/heap.h"
 #include "helper/child.h"
 #include "helper/limits.h"
 #include "parser/internal.h"
@@ -48,7 +48,7 @@ static void answer_done(struct answer *a)
 	close_fd(a->fd);
 	/* Parsing leaves the heap in holes as large as the file's tables. */
 	if (a->parsed)
-		malloc_trim(0);
+		heap_give_back();
 }
 
 static char *copy_text(const char *s)
@@ -251,6 +251,8 @@ int parser_main(const char *how)
 	uint64_t memory;
 	int r;
 
+	/* Tables are made one after the other, in the same memory. */
+	heap_keep_some();
 	if (helper_begin(how, "sysprofd-symbol", HELPER_REQUEST_MAX, &channel, &memory) < 0 ||
 	    names_new(&parser.names) < 0 || lines_new(&parser.lines) < 0 ||
 	    maps_new(&parser.maps) < 0 || sandbox_enter(memory) < 0)

@@ -12,7 +12,6 @@ int table_answer(int fd, struct answer *a)
 	_cleanup_close_ int out = -1;
 	int r;
 
-	a->parsed = true;
 	r = elf_build_id(fd, a->build_id);
 	if (r < 0)
 		return r;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Rows become leaves as they come: those of the page that is being filled are kept aside, because only a whole page
- * tells whether it still fits into the leaf before. The nodes grow in the memory that becomes the table.
+ * tells whether it still fits into the leaf before. The nodes grow in the memory that becomes the table, behind its header.
  */
 #include <xxhash.h>
 
@@ -27,11 +27,11 @@ struct table_builder {
 	struct index by_rule;
 	uint16_t recent[RECENT]; /* a few rules make up nearly all rows */
 
-	char *nodes;
-	size_t n_leaves, cap_leaves;
+	struct table *table; /* with room for so many leaves: */
+	size_t cap_leaves, n_leaves;
 	uint32_t *leaf_of; /* of each page before this one */
 	size_t n_pages, cap_pages; /* n_pages is the number of the page that is being filled */
-	struct unwind_leaf *open; /* may take more pages; lies in nodes */
+	struct unwind_leaf *open; /* may take more pages; lies in the table */
 
 	struct row page[PAGE];
 	uint32_t n_page;
@@ -68,7 +68,7 @@ struct table_builder *table_builder_free(struct table_builder *b)
 		return NULL;
 	index_done(&b->by_rule);
 	free(b->rules);
-	free(b->nodes);
+	free(b->table);
 	free(b->leaf_of);
 	free(b);
 	return NULL;
@@ -113,18 +113,23 @@ static void close_leaf(struct table_builder *b)
 static int grow_nodes(struct table_builder *b)
 {
 	size_t cap = MAX(b->cap_leaves + b->cap_leaves / 2, (size_t)16);
-	char *p;
+	struct table *p;
 
 	if (b->n_leaves < b->cap_leaves)
 		return 0;
 	if (b->n_leaves * UNWIND_NODE_SIZE > TABLE_BYTES_MAX)
 		return -EFBIG;
-	p = realloc(b->nodes, cap * UNWIND_NODE_SIZE);
+	p = realloc(b->table, sizeof(*p) + cap * UNWIND_NODE_SIZE);
 	if (!p)
 		return -ENOMEM;
-	b->nodes = p;
+	b->table = p;
 	b->cap_leaves = cap;
 	return 0;
+}
+
+static void *node_at(struct table *t, size_t i)
+{
+	return (char *)(t + 1) + i * UNWIND_NODE_SIZE;
 }
 
 static int open_leaf(struct table_builder *b, uint32_t base)
@@ -135,7 +140,7 @@ static int open_leaf(struct table_builder *b, uint32_t base)
 	r = grow_nodes(b);
 	if (r < 0)
 		return r;
-	b->open = (struct unwind_leaf *)(b->nodes + b->n_leaves++ * UNWIND_NODE_SIZE);
+	b->open = node_at(b->table, b->n_leaves++);
 	/* All of it is filled when it is closed, but for this. */
 	memset(b->open, 0, offsetof(struct unwind_leaf, group));
 	b->open->base = base;
@@ -391,9 +396,11 @@ static void fill_index(const struct table_builder *b, struct unwind_index *nodes
 	}
 }
 
-static void fill_header(const struct table_builder *b, struct table *t, uint64_t bytes,
-			uint32_t n_index)
+static void fill_rest(const struct table_builder *b, struct table *t, uint64_t bytes,
+		      uint32_t n_index)
 {
+	struct table_segment *segments = node_at(t, b->n_leaves + n_index);
+
 	*t = (struct table){
 		.magic = TABLE_MAGIC,
 		.version = TABLE_VERSION,
@@ -407,16 +414,15 @@ static void fill_header(const struct table_builder *b, struct table *t, uint64_t
 		.root = (uint32_t)(b->n_leaves + n_index) | (n_index > 1 ? UNWIND_ROOT_DEEP : 0),
 		.rows = (uint32_t)b->rows,
 	};
-	memcpy(t + 1, b->segments, b->n_segments * sizeof(b->segments[0]));
-	memcpy((char *)(t + 1) + b->n_segments * sizeof(b->segments[0]), b->rules,
-	       b->n_rules * sizeof(b->rules[0]));
+	memcpy(segments, b->segments, b->n_segments * sizeof(b->segments[0]));
+	memcpy(segments + b->n_segments, b->rules, b->n_rules * sizeof(b->rules[0]));
 }
 
 int table_finish(struct table_builder *b, struct table **ret)
 {
-	uint64_t bytes, nodes;
+	struct table *t;
+	uint64_t bytes;
 	uint32_t n_index;
-	char *p;
 	int r;
 
 	if (!b->n_segments)
@@ -427,19 +433,17 @@ int table_finish(struct table_builder *b, struct table **ret)
 	if (!b->n_leaves)
 		return -ENODATA;
 	n_index = count_index(b);
-	bytes = table_layout(b->n_segments, b->n_rules, b->n_leaves + n_index, &nodes);
+	bytes = table_size(b->n_segments, b->n_rules, b->n_leaves + n_index);
 	if (bytes > TABLE_BYTES_MAX)
 		return -EFBIG;
-	p = realloc(b->nodes, bytes);
-	if (!p)
+	t = realloc(b->table, bytes);
+	if (!t)
 		return -ENOMEM;
-	b->nodes = NULL;
-	memmove(p + nodes, p, b->n_leaves * UNWIND_NODE_SIZE);
-	memset(p, 0, nodes);
-	memset(p + nodes + b->n_leaves * UNWIND_NODE_SIZE, 0, n_index * UNWIND_NODE_SIZE);
-	fill_header(b, (struct table *)p, bytes, n_index);
-	fill_index(b, (struct unwind_index *)(p + nodes + b->n_leaves * UNWIND_NODE_SIZE), n_index);
-	((struct table *)p)->checksum = table_sum((struct table *)p);
-	*ret = (struct table *)p;
+	b->table = NULL;
+	memset(node_at(t, b->n_leaves), 0, n_index * UNWIND_NODE_SIZE);
+	fill_index(b, node_at(t, b->n_leaves), n_index);
+	fill_rest(b, t, bytes, n_index);
+	t->checksum = table_sum(t);
+	*ret = t;
 	return 0;
 }

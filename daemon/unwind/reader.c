@@ -2,6 +2,8 @@
 #include "base/io.h"
 #include "unwind/reader.h"
 
+#define BLOCKS_IN_ORDER 4
+
 int reader_init(struct reader *r, int fd, uint64_t offset, uint64_t size, size_t blocks)
 {
 	struct reader x = { .fd = fd, .offset = offset, .size = size };
@@ -9,6 +11,7 @@ int reader_init(struct reader *r, int fd, uint64_t offset, uint64_t size, size_t
 	if (offset > INT64_MAX || size > INT64_MAX - offset)
 		return -EBADMSG;
 	x.n_blocks = (size_t)MIN((uint64_t)blocks, size / READER_BLOCK + 1);
+	x.n_used = MIN(x.n_blocks, (size_t)BLOCKS_IN_ORDER);
 	x.blocks = malloc(x.n_blocks * READER_BLOCK);
 	x.numbers = new0(uint64_t, x.n_blocks);
 	if (!x.blocks || !x.numbers) {
@@ -34,14 +37,21 @@ void reader_done(struct reader *r)
 
 static int get_block(struct reader *r, uint64_t number, const uint8_t **ret)
 {
-	size_t place = (size_t)(number % r->n_blocks);
-	uint8_t *block = r->blocks + place * READER_BLOCK;
+	size_t place = (size_t)(number % r->n_used);
 	uint64_t start = number * READER_BLOCK;
+	uint8_t *block;
 	int q;
 
-	*ret = block;
-	if (r->numbers[place] == number + 1)
+	if (r->numbers[place] == number + 1) {
+		*ret = r->blocks + place * READER_BLOCK;
 		return 0;
+	}
+	/* Perhaps it was read before. */
+	if (number < r->last)
+		r->n_used = MIN(2 * r->n_used, r->n_blocks);
+	r->last = number;
+	place = (size_t)(number % r->n_used);
+	*ret = block = r->blocks + place * READER_BLOCK;
 	r->numbers[place] = 0;
 	q = pread_full(r->fd, block, MIN(r->size - start, (uint64_t)READER_BLOCK),
 		       r->offset + start);

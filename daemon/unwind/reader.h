@@ -15,7 +15,9 @@ struct reader {
 	const uint8_t *memory; /* instead of the file */
 	uint8_t *blocks;
 	uint64_t *numbers; /* of each block the number that is there, plus 1 */
-	size_t n_blocks;
+	size_t n_blocks,
+		n_used; /* as long as it is read in order, few are used: they stay in the processor's cache */
+	uint64_t last; /* number of the last block that was read */
 	uint8_t *scratch; /* what crosses blocks */
 	size_t cap;
 };

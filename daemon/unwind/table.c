@@ -7,18 +7,10 @@
 
 #define SEGMENT_SLACK 0x10000 /* the largest page: what a mapping may show before the segment */
 
-static uint64_t nodes_offset(uint64_t n_segments, uint64_t n_rules)
+uint64_t table_size(uint64_t n_segments, uint64_t n_rules, uint64_t n_nodes)
 {
-	uint64_t end = sizeof(struct table) + n_segments * sizeof(struct table_segment) +
-		       n_rules * sizeof(struct unwind_rule);
-
-	return (end + 63) & ~63ULL;
-}
-
-uint64_t table_layout(uint64_t n_segments, uint64_t n_rules, uint64_t n_nodes, uint64_t *ret_nodes)
-{
-	*ret_nodes = nodes_offset(n_segments, n_rules);
-	return *ret_nodes + n_nodes * UNWIND_NODE_SIZE;
+	return sizeof(struct table) + n_nodes * UNWIND_NODE_SIZE +
+	       n_segments * sizeof(struct table_segment) + n_rules * sizeof(struct unwind_rule);
 }
 
 uint64_t table_sum(const struct table *t)
@@ -26,20 +18,19 @@ uint64_t table_sum(const struct table *t)
 	return XXH3_64bits(t + 1, t->bytes - sizeof(*t));
 }
 
+const void *table_node(const struct table *t, uint32_t number)
+{
+	return (const char *)(t + 1) + (uint64_t)(number - 1) * UNWIND_NODE_SIZE;
+}
+
 const struct table_segment *table_segments(const struct table *t)
 {
-	return (const struct table_segment *)(t + 1);
+	return table_node(t, t->n_leaves + t->n_index + 1);
 }
 
 const struct unwind_rule *table_rules(const struct table *t)
 {
 	return (const struct unwind_rule *)(table_segments(t) + t->n_segments);
-}
-
-const void *table_node(const struct table *t, uint32_t number)
-{
-	return (const char *)t + nodes_offset(t->n_segments, t->n_rules) +
-	       (uint64_t)(number - 1) * UNWIND_NODE_SIZE;
 }
 
 /* ---- checking ---------------------------------------------------------------------------------- */
@@ -190,7 +181,6 @@ static bool index_right(const struct table *t)
 int table_check(const void *data, size_t size)
 {
 	const struct table *t = data;
-	uint64_t nodes;
 
 	if (size < sizeof(*t) || t->magic != TABLE_MAGIC)
 		return -EBADMSG;
@@ -199,8 +189,7 @@ int table_check(const void *data, size_t size)
 	if (t->bytes != size || size > TABLE_BYTES_MAX || t->base % (1U << UNWIND_PAGE_BITS) ||
 	    !t->n_segments || t->n_segments > TABLE_SEGMENTS_MAX || !t->n_rules ||
 	    t->n_rules > UNWIND_RULES || !t->n_leaves || !t->n_index ||
-	    table_layout(t->n_segments, t->n_rules, (uint64_t)t->n_leaves + t->n_index, &nodes) !=
-		    size ||
+	    table_size(t->n_segments, t->n_rules, (uint64_t)t->n_leaves + t->n_index) != size ||
 	    table_sum(t) != t->checksum)
 		return -EBADMSG;
 	if (!segments_right(t) || !rules_right(t))

@@ -4,9 +4,9 @@
  * installed into the maps of bpf/unwind.h. One piece of memory without pointers:
  *
  *	struct table                    this header
+ *	node[]                          UNWIND_NODE_SIZE bytes each, 64-byte aligned: leaves first, then index nodes
  *	struct table_segment[]          the executable segments
  *	struct unwind_rule[]            rule 0 is never used; rows name rules by their place here
- *	node[]                          UNWIND_NODE_SIZE bytes each, 64-byte aligned: leaves first, then index nodes
  *
  * Within a table, nodes are numbered from 1 in this order (leaf.next, index.entry, root). Installing replaces node
  * and rule numbers by those of the maps. It comes from a process that read a stranger's file: table_check() before
@@ -18,7 +18,7 @@
 #include "base/util.h"
 
 #define TABLE_MAGIC 0x31656c6261746e75ULL /* "untable1" */
-#define TABLE_VERSION 4 /* of this layout and of the rules that the compiler makes */
+#define TABLE_VERSION 5 /* of this layout and of the rules that the compiler makes */
 #define TABLE_SEGMENTS_MAX 16
 #define TABLE_BYTES_MAX (64ULL << 20)
 #define TABLE_REGISTERS 32 /* DWARF's numbers of registers that a rule may name lie below */
@@ -49,8 +49,8 @@ static_assert(sizeof(struct table) == 128, "written to disk");
 const struct table_segment *table_segments(const struct table *t);
 const struct unwind_rule *table_rules(const struct table *t);
 const void *table_node(const struct table *t, uint32_t number);
-/* How many bytes a table has, and where among them its nodes begin. */
-uint64_t table_layout(uint64_t n_segments, uint64_t n_rules, uint64_t n_nodes, uint64_t *ret_nodes);
+/* How many bytes a table has. */
+uint64_t table_size(uint64_t n_segments, uint64_t n_rules, uint64_t n_nodes);
 uint64_t table_sum(const struct table *t);
 
 /*
