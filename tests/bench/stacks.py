@@ -59,18 +59,21 @@ PROGRAMS = [
                             "git -c user.name=x -c user.email=x commit -qm x; git log -p >/dev/null; git gc -q; done"], "git", False),
     ("redis-server", "redis-server", lambda: ["redis-server", "--port", "16399", "--save", "", "--appendonly", "no"], "redis-server", False),
     ("nginx", "nginx", lambda: ["nginx", "-p", DIR, "-c", path("nginx.conf", "daemon off;pid %s/pid;error_log /dev/null;events{}"
-                                "http{access_log off;server{listen 127.0.0.1:16400;location/{return 200 x;}}}" % DIR)], "nginx", False),
-    ("postgres", "postgres", lambda: ["sh", "-c", f"cd / && initdb -D {path('pg')} >/dev/null 2>&1 && exec postgres -D {path('pg')} -p 16401 -k {DIR}"],
+                                "http{access_log off;server{listen 127.0.0.1:16400;location / {return 200 x;}}}" % DIR)], "nginx", False),
+    ("postgres", "postgres", lambda: ["sh", "-c", f"initdb -D {path('pg')} >/dev/null 2>&1 && exec postgres -D {path('pg')} -p 16401 -k {DIR}"],
      "postgres", False),
     ("node", "node", lambda: ["node", "--perf-basic-prof", "-e", NODE], "node", True),
     ("node, no map", "node", lambda: ["node", "-e", NODE], "node", True),
     ("java, frame pointers", "java", lambda: ["java", "-XX:+PreserveFramePointer", path("Spin.java", JAVA)], "java", True),
     ("java", "java", lambda: ["java", path("Spin.java", JAVA)], "java", True),
 ]
+# What drives them, once they answer: then the file "driven" is there. {pid} is the program's.
 LOADS = {
-    "redis-server": "redis-benchmark -p 16399 -n 100000000 -q -t get,set,lpush,zadd",
-    "nginx": "while :; do curl -s -o /dev/null $(yes http://127.0.0.1:16400/ | head -200); done",
-    "postgres": f"cd /; pgbench -h {DIR} -p 16401 -i -q postgres && pgbench -h {DIR} -p 16401 -T 600 -c 4 postgres",
+    "redis-server": "until redis-cli -p 16399 ping; do sleep 0.2; done; touch driven; exec redis-benchmark -p 16399 -n 100000000 -q -t get,set,lpush,zadd",
+    "nginx": "touch driven; while :; do curl -s -o /dev/null $(yes http://127.0.0.1:16400/ | head -200); done",
+    "postgres": f"until pgbench -h {DIR} -p 16401 -i -q postgres; do sleep 0.2; done; touch driven;"
+                f"exec pgbench -h {DIR} -p 16401 -T 600 -c 4 postgres",
+    "java, frame pointers": "jcmd {pid} Compiler.perfmap && touch driven",
 }
 AS_NOBODY = ("postgres",)
 
@@ -132,16 +135,18 @@ def programs(d):
         running = [start(command(), name in AS_NOBODY)]
         time.sleep(4)
         if name in LOADS:
-            running.append(start(["sh", "-c", LOADS[name]], name in AS_NOBODY))
+            driven = path("driven")
+            running.append(start(["sh", "-c", LOADS[name].replace("{pid}", str(running[0].pid))], name in AS_NOBODY))
+            while not os.path.exists(driven):
+                time.sleep(0.1)
+                assert running[0].poll() is None, f"{name} does not run"
+            os.unlink(driven)
             time.sleep(4)
         since = time.time()
         time.sleep(SECONDS)
         d.ctl("status")
         samples = complete = frames = named = 0
         for stack, n in folded(d, comm, since):
-            # Of a fork in the middle of an exec nobody knows a user stack.
-            if any("execve" in f for f in stack):
-                continue
             samples += n
             complete += n * (stack[0] not in ("[incomplete]", "[truncated]", "[user stack pending]"))
             frames += n * len(stack)
