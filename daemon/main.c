@@ -6,6 +6,7 @@
 #include "base/heap.h"
 #include "base/io.h"
 #include "collect/opener-process.h"
+#include "fetch/fetcher.h"
 #include "manager/config.h"
 #include "manager/manager.h"
 #include "parser/parser.h"
@@ -36,7 +37,8 @@ enum {
 	OPT_VERSION,
 	OPT_HELP,
 	OPT_HELPER,
-	OPT_OPENER
+	OPT_OPENER,
+	OPT_FETCHER
 };
 
 static const struct option options[] = {
@@ -49,6 +51,7 @@ static const struct option options[] = {
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ "symbol-helper", required_argument, NULL, OPT_HELPER }, /* the daemon starts itself */
 	{ "opener", required_argument, NULL, OPT_OPENER }, /* likewise */
+	{ "fetcher", required_argument, NULL, OPT_FETCHER }, /* likewise */
 	{},
 };
 
@@ -106,6 +109,8 @@ int main(int argc, char **argv)
 			return parser_main(optarg);
 		case OPT_OPENER:
 			return opener_main(optarg);
+		case OPT_FETCHER:
+			return fetcher_main(optarg);
 		default:
 			fputs("Try sysprofd --help.\n", stderr);
 			return EXIT_USAGE;

@@ -10,7 +10,7 @@ build="gcc make pkg-config clang llvm bpftool libbpf-dev libc6-dev linux-libc-de
 # Real clients and real readers of what we write, compilers for input that is built by the tests, an emulator
 # for other kernels. package/command: a command from elsewhere will do.
 test="libcmocka-dev python3/python3 libxml2-utils golang-go/go prometheus/promtool npm/npm curl/curl lld binutils
-	g++ rustc/rustc gdb dwz
+	g++ rustc/rustc gdb dwz debuginfod
 	strace valgrind clang-format clang-tidy qemu-system-x86 qemu-system-arm gcc-aarch64-linux-gnu busybox-static cpio xz-utils zstd
 	musl-tools procps util-linux"
 

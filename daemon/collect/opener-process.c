@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "collect/opener-process.h"
 #include "helper/child.h"
+#include "helper/privileges.h"
 #include "helper/process.h"
 #include "sysprofd/v1/opener.pb-c.h"
 
@@ -60,27 +61,20 @@ static int drop_capabilities(void)
 	return 0;
 }
 
-static int limit(int resource, uint64_t value)
-{
-	struct rlimit l = { value, value };
-
-	return prlimit(0, (enum __rlimit_resource)resource, &l, NULL) < 0 ? negative_errno() : 0;
-}
-
 static int confine(uint64_t memory)
 {
-	int r = limit(RLIMIT_NOFILE, DESCRIPTORS_MAX);
+	int r = privileges_limit(RLIMIT_NOFILE, DESCRIPTORS_MAX);
 
 	/* An arena for each thread would be the larger part of it. */
 	mallopt(M_ARENA_MAX, 1);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	if (r >= 0)
-		r = limit(RLIMIT_AS, memory);
+		r = privileges_limit(RLIMIT_AS, memory);
 #endif
 	if (r >= 0)
-		r = limit(RLIMIT_CORE, 0);
+		r = privileges_limit(RLIMIT_CORE, 0);
 	if (r >= 0)
-		r = limit(RLIMIT_FSIZE, 0);
+		r = privileges_limit(RLIMIT_FSIZE, 0);
 	if (r >= 0)
 		r = drop_capabilities();
 	if (r >= 0 && prctl(PR_SET_DUMPABLE, 0) < 0)

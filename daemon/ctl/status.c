@@ -194,29 +194,36 @@ static void put_losses(const char *source, const char *what, Sysprofd__V1__Loss 
 		text_wrap(t, line.data ?: "", 2, out);
 }
 
-/* How the walks of user stacks ended, and what was dropped or refused elsewhere. */
+/* In groups by how they begin: how the walks of user stacks ended, and what was dropped or refused elsewhere. */
 static void counters_text(const Sysprofd__V1__StatusResponse *m, const struct text *t,
 			  struct strbuf *out)
 {
-	_cleanup_(strbuf_done) struct strbuf walks = {}, other = {};
+	static const struct {
+		const char *prefix, *heading;
+	} groups[] = {
+		{ "walk-", "user stacks ended: " },
+		{ "debuginfod-", "debug files from servers: " },
+		{ "", "also dropped or refused: " },
+	};
+	struct strbuf lines[ARRAY_SIZE(groups)] = {};
 	char n[HUMAN_MAX];
 
 	for (size_t i = 0; i < m->n_counters; i++) {
-		const char *walk = str_skip_prefix(m->counters[i]->reason, "walk-");
-		struct strbuf *b = walk ? &walks : &other;
+		const char *rest = NULL;
+		size_t g = 0;
 
 		if (m->counters[i]->count == 0)
 			continue;
-		strbuf_puts(b, b->len ? ", "
-			       : walk ? "user stacks ended: "
-				      : "also dropped or refused: ");
-		strbuf_printf(b, "%s %s", walk ?: m->counters[i]->reason,
-			      human_count(m->counters[i]->count, n));
+		while (!(rest = str_skip_prefix(m->counters[i]->reason, groups[g].prefix)))
+			g++;
+		strbuf_puts(&lines[g], lines[g].len ? ", " : groups[g].heading);
+		strbuf_printf(&lines[g], "%s %s", rest, human_count(m->counters[i]->count, n));
 	}
-	if (walks.len)
-		text_wrap(t, walks.data ?: "", 2, out);
-	if (other.len)
-		text_wrap(t, other.data ?: "", 2, out);
+	for (size_t g = 0; g < ARRAY_SIZE(groups); g++) {
+		if (lines[g].len)
+			text_wrap(t, lines[g].data ?: "", 2, out);
+		strbuf_done(&lines[g]);
+	}
 }
 
 static void store_text(const Sysprofd__V1__StoreStatus *s, const struct text *t, struct strbuf *out)

@@ -106,6 +106,10 @@ static const struct setting settings[] = {
 	  "Address space of the helper that reads symbol tables." },
 	{ "symbol", "timeout", KIND_TIME, AT(symbol_timeout_ns), "5s", "100ms", "1min", NULL,
 	  "After this time without an answer the helper is killed and started anew." },
+	{ "symbol", "debuginfod-urls", KIND_TEXT, AT(debuginfod_urls), "", NULL, NULL, NULL,
+	  "Servers that are asked for debug files of stripped programs, separated by blanks; empty: none. They learn what runs here. Read at start." },
+	{ "symbol", "debuginfod-cache", KIND_BYTES, AT(debuginfod_bytes), "1G", "16M", "64G", NULL,
+	  "Debug files from servers kept in the state directory; one may have half of it. Read at start." },
 	{ "access", "allow", KIND_RULE, 0, "", NULL, NULL, NULL,
 	  "group:NAME unit=GLOB: members of the group see these units. May be repeated." },
 	{ "log", "level", KIND_CHOICE, AT(log_level), "info", NULL, NULL, levels,
@@ -258,7 +262,7 @@ static int set_value(struct config *c, const struct setting *s, const char *text
 	case KIND_RULE:
 		return add_rule(c, text);
 	case KIND_TEXT:
-		if (strlen(text) >= 4096 || !*text)
+		if (strlen(text) >= 4096 || (!*text && *s->initial))
 			return 1;
 		copy = strdup(text);
 		if (!copy)
@@ -495,6 +499,7 @@ struct config *config_free(struct config *c)
 	}
 	free(c->rules);
 	free(c->state_directory);
+	free(c->debuginfod_urls);
 	free(c->socket);
 	free(c->group);
 	free(c);

@@ -43,6 +43,8 @@ struct config {
 	uint64_t symbol_cache_bytes;
 	uint64_t symbol_memory;
 	uint64_t symbol_timeout_ns;
+	char *debuginfod_urls;
+	uint64_t debuginfod_bytes;
 	/* [access] */
 	struct access_rule *rules;
 	size_t n_rules, cap_rules;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <systemd/sd-event.h>
 
+#include "fetch/fetch.h"
 #include "manager/archive.h"
 #include "manager/config.h"
 #include "manager/loader.h"
@@ -34,6 +35,7 @@ struct manager {
 	uint64_t start_mono_ns;
 
 	sd_event *event;
+	struct fetch *fetch; /* or NULL */
 	struct symbolizer *symbolizer;
 	struct archive *archive;
 	struct recorder *recorder;

@@ -199,9 +199,45 @@ static int open_debug_file(void *ctx, uint64_t key, const char *paths, size_t n,
 			   : -ENODEV;
 }
 
+static int open_fetched(void *ctx, const char *build_id)
+{
+	struct manager *m = ctx;
+
+	return fetch_open(m->fetch, build_id);
+}
+
+static void refuse_fetched(void *ctx, const char *build_id)
+{
+	struct manager *m = ctx;
+
+	fetch_refuse(m->fetch, build_id);
+}
+
+static int start_fetch(struct manager *m)
+{
+	_cleanup_free_ char *directory = NULL;
+	struct fetch_options o = {
+		.urls = m->config->debuginfod_urls,
+		.bytes_max = m->config->debuginfod_bytes,
+	};
+	int r;
+
+	if (!*o.urls)
+		return 0;
+	if (asprintf(&directory, "%s/debuginfod", manager_state_directory(m)) < 0)
+		return -ENOMEM;
+	o.directory = directory;
+	r = fetch_new(&o, &m->fetch);
+	if (r < 0)
+		log_error("Cannot start to ask debuginfod servers: %s", strerror(-r));
+	return r;
+}
+
 static int start_symbolizer(struct manager *m)
 {
 	struct symbolizer_options o = {
+		.open_fetched = m->fetch ? open_fetched : NULL,
+		.refuse_fetched = refuse_fetched,
 		.open_binary = open_binary,
 		.open_debug_file = open_debug_file,
 		.open_ctx = m,
@@ -350,6 +386,8 @@ int manager_new(const struct manager_options *o, struct manager **ret)
 	if (r >= 0)
 		r = sd_event_new(&m->event);
 	if (r >= 0)
+		r = start_fetch(m);
+	if (r >= 0)
 		r = start_symbolizer(m);
 	if (r >= 0)
 		r = start_archive(m);
@@ -386,6 +424,7 @@ struct manager *manager_free(struct manager *m)
 	manager_reload_done(m);
 	archive_stop(m->archive);
 	symbolizer_free(m->symbolizer);
+	fetch_free(m->fetch);
 	recorder_free(m->recorder);
 	for (size_t i = 0; i < m->n_stored; i++)
 		bucket_free(m->stored[i]);

@@ -53,10 +53,10 @@ static double reaped_cpu_seconds(void)
 }
 
 static void add_usage(const struct recorder_state *st, const struct symbolizer_stats *sym,
-		      Sysprofd__V1__StatusResponse *ret)
+		      const struct fetch_stats *fetch, Sysprofd__V1__StatusResponse *ret)
 {
 	const int helpers[] = { sym->helper_pid, st->unwinding.supplier.parser_pid,
-				st->process.opener_pid };
+				st->process.opener_pid, fetch->pid };
 
 	ret->bpf_bytes = st->bpf_bytes + st->unwinding.unwinder.bytes;
 	ret->rss_bytes = read_pss((int)getpid());
@@ -152,7 +152,7 @@ static uint64_t stream_dropped(struct manager *m)
 
 static int add_counters(struct manager *m, const struct recorder_state *st,
 			const struct archive_stats *a, const struct symbolizer_stats *sym,
-			Sysprofd__V1__StatusResponse *ret)
+			const struct fetch_stats *fetch, Sysprofd__V1__StatusResponse *ret)
 {
 	const struct {
 		const char *name;
@@ -195,6 +195,10 @@ static int add_counters(struct manager *m, const struct recorder_state *st,
 		{ "symbol-helper-crashes", sym->crashes },
 		{ "symbol-helper-timeouts", sym->timeouts },
 		{ "symbol-binaries-poisoned", sym->poisoned },
+		{ "debuginfod-fetched", fetch->fetched },
+		{ "debuginfod-missing", fetch->missing },
+		{ "debuginfod-failed", fetch->failed },
+		{ "debuginfod-refused", fetch->refused },
 		{ "jit-map-lines-skipped", sym->map_lines_skipped },
 		{ "jit-map-entries-dropped", sym->map_entries_dropped },
 		{ "work-refused", work_refused(&m->work) },
@@ -314,11 +318,14 @@ int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
 	struct recorder_state st;
 	struct archive_stats a;
 	struct symbolizer_stats sym;
+	struct fetch_stats fetch = {};
 	int r = 0;
 
 	recorder_get_state(m->recorder, &st);
 	archive_get_stats(m->archive, &a);
 	symbolizer_stats(m->symbolizer, &sym);
+	if (m->fetch)
+		fetch_get_stats(m->fetch, &fetch);
 	ret->version = strdup(SYSPROFD_VERSION);
 	ret->uptime_seconds = (double)(mono_now_ns() - m->start_mono_ns) / 1e9;
 	ret->collectors = new0(Sysprofd__V1__CollectorStatus *, SOURCE_N);
@@ -329,12 +336,12 @@ int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
 	if (r >= 0)
 		r = add_store(&a, ret);
 	if (r >= 0)
-		r = add_counters(m, &st, &a, &sym, ret);
+		r = add_counters(m, &st, &a, &sym, &fetch, ret);
 	if (r >= 0)
 		r = add_unwind(m, &st, ret);
 	ret->windows = st.windows;
 	ret->processes = st.process.processes;
-	add_usage(&st, &sym, ret);
+	add_usage(&st, &sym, &fetch, ret);
 	return r;
 }
 

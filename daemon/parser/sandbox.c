@@ -6,9 +6,7 @@
  * Under sanitizers the host's root and all system calls stay: their runtimes read /proc, and write reports.
  */
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/audit.h>
-#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -19,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "helper/privileges.h"
 #include "parser/sandbox.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -27,33 +26,24 @@
 #define WATCHED 0
 #endif
 
-/* Nobody's: no account of ours is needed. */
-#define NOBODY 65534
 #define FILE_BYTES_MAX (128U << 20) /* of memory files: unwind tables */
 #define DESCRIPTORS_MAX 32
 
 /* ---- limits -------------------------------------------------------------------------------------- */
 
-static int limit(int resource, uint64_t value)
-{
-	struct rlimit l = { value, value };
-
-	return prlimit(0, (enum __rlimit_resource)resource, &l, NULL) < 0 ? negative_errno() : 0;
-}
-
 static int set_limits(uint64_t memory)
 {
-	int r = limit(RLIMIT_NOFILE, DESCRIPTORS_MAX);
+	int r = privileges_limit(RLIMIT_NOFILE, DESCRIPTORS_MAX);
 
 	if (r >= 0)
-		r = limit(RLIMIT_FSIZE, FILE_BYTES_MAX);
+		r = privileges_limit(RLIMIT_FSIZE, FILE_BYTES_MAX);
 	if (r >= 0)
-		r = limit(RLIMIT_NPROC, 0);
+		r = privileges_limit(RLIMIT_NPROC, 0);
 	/* A core file would hold parts of a stranger's file. */
 	if (r >= 0)
-		r = limit(RLIMIT_CORE, 0);
+		r = privileges_limit(RLIMIT_CORE, 0);
 	if (r >= 0 && memory && !WATCHED)
-		r = limit(RLIMIT_AS, memory);
+		r = privileges_limit(RLIMIT_AS, memory);
 	return r;
 }
 
@@ -84,47 +74,6 @@ static void leave_namespaces(void)
 		return;
 	if (!WATCHED)
 		leave_root();
-}
-
-/* ---- who it is ------------------------------------------------------------------------------------- */
-
-static int capabilities(struct __user_cap_data_struct ret[2])
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-
-	return syscall(SYS_capget, &head, ret) < 0 ? negative_errno() : 0;
-}
-
-static void drop_bounding_set(void)
-{
-	for (unsigned long c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++)
-		(void)prctl(PR_CAPBSET_DROP, c, 0, 0, 0);
-}
-
-/* A daemon that could not kill it any more must share its user with it. */
-static void leave_user(void)
-{
-	struct __user_cap_data_struct has[2] = {};
-
-	if (capabilities(has) < 0 || !(has[0].effective & 1U << CAP_KILL))
-		return;
-	(void)setgroups(0, NULL);
-	if (setresgid(NOBODY, NOBODY, NOBODY) < 0)
-		return;
-	(void)setresuid(NOBODY, NOBODY, NOBODY);
-}
-
-static int drop_capabilities(void)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct none[2] = {}, has[2];
-	int r;
-
-	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	if (syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return negative_errno();
-	r = capabilities(has);
-	return r < 0 ? r : memcmp(has, none, sizeof(none)) == 0 ? 0 : -EPERM;
 }
 
 /* ---- what it can ask for --------------------------------------------------------------------------- */
@@ -234,9 +183,7 @@ int sandbox_enter(uint64_t memory)
 	if (r < 0)
 		return r;
 	leave_namespaces();
-	drop_bounding_set();
-	leave_user();
-	r = drop_capabilities();
+	r = privileges_drop_all();
 	if (r < 0)
 		return r;
 	/* Both are lost with the user. */

@@ -9,6 +9,8 @@
 #define DEBUG_FILE_NS (600 * NSEC_PER_SEC)
 /* Of questions that are asked again with further files: 64 files. */
 #define ROUNDS_MAX 8
+/* Of a debug file from a server, instead of a path: before its build-id. */
+#define FETCHED "debuginfod:"
 
 int symbol_only_regular(int fd)
 {
@@ -94,11 +96,43 @@ static int ask(struct naming *n, const struct batch *b, const char *debug_path, 
 		if (r != WANTS_PARTS)
 			return r;
 		if (round == ROUNDS_MAX || !open_parts(n, b, debug_path, &files))
-			return mono_now_ns() < n->deadline ? symbol_accept(n, b) : -ETIMEDOUT;
+			return mono_now_ns() < n->deadline ? symbol_accept(n, b, false)
+							   : -ETIMEDOUT;
 	}
 }
 
 /* ---- debug files --------------------------------------------------------------------------------------- */
+
+/* The lock is not held meanwhile. */
+static int open_fetched(struct naming *n, const char *build_id)
+{
+	struct symbolizer *s = n->s;
+	int fd;
+
+	if (!s->options.open_fetched)
+		return -ENOENT;
+	pthread_mutex_unlock(&s->lock);
+	fd = s->options.open_fetched(s->options.open_ctx, build_id);
+	pthread_mutex_lock(&s->lock);
+	return fd == -EAGAIN || fd >= 0 ? fd : -ENOENT;
+}
+
+/* With what a server has. -EAGAIN: perhaps later; -ENOENT: nothing. */
+static int ask_fetched(struct naming *n, const struct batch *b, const char *build_id)
+{
+	struct answer_key key = debug_file_key(n, &b->identity);
+	_cleanup_close_ int fd = open_fetched(n, build_id);
+	char known[sizeof(FETCHED) + DEBUG_BUILD_ID_MAX];
+	int r = fd < 0 ? fd : ask(n, b, "", fd, false);
+
+	snprintf(known, sizeof(known), FETCHED "%s", build_id);
+	if (r == 0)
+		(void)answers_put(&n->s->answers, &key, known, "");
+	if (r != WANTS_DEBUG_FILE)
+		return r;
+	n->s->options.refuse_fetched(n->s->options.open_ctx, build_id);
+	return -ENOENT;
+}
 
 /* Tries what lies where the debug file may be, and remembers which one it was, or that it was none. */
 static int search_debug_file(struct naming *n, const struct batch *b)
@@ -108,11 +142,11 @@ static int search_debug_file(struct naming *n, const struct batch *b)
 	struct answer_key key = debug_file_key(n, &b->identity);
 	char paths[DEBUG_PATHS_MAX], *p = paths;
 	size_t left = debug_paths(&hints, dict_str(n->dict, binary->path), paths);
+	int r;
 
 	for (;;) {
 		_cleanup_close_ int fd = -1;
 		size_t which = 0;
-		int r;
 
 		fd = open_debug_file(n, b->items[0].binary, p, left, &which);
 		if (fd < 0)
@@ -129,15 +163,20 @@ static int search_debug_file(struct naming *n, const struct batch *b)
 	}
 	if (mono_now_ns() >= n->deadline)
 		return -ETIMEDOUT;
+	r = ask_fetched(n, b, hints.build_id);
+	if (r == -EAGAIN)
+		return symbol_accept(n, b, true);
+	if (r != -ENOENT)
+		return r;
 	(void)answers_put(&n->s->answers, &key, "", "");
-	return symbol_accept(n, b);
+	return symbol_accept(n, b, false);
 }
 
 int symbol_ask_best(struct naming *n, const struct batch *b)
 {
 	struct answer_key key = debug_file_key(n, &b->identity);
 	_cleanup_close_ int fd = -1;
-	const char *known, *unused;
+	const char *known, *unused, *fetched;
 	char path[PATH_MAX];
 	size_t which;
 	int r;
@@ -148,7 +187,14 @@ int symbol_ask_best(struct naming *n, const struct batch *b)
 	}
 	/* The cache may move while the lock is not held. */
 	snprintf(path, sizeof(path), "%s", known);
-	if (*path)
+	fetched = str_skip_prefix(path, FETCHED);
+	if (fetched)
+		fd = open_fetched(n, fetched);
+	else if (*path)
 		fd = open_debug_file(n, b->items[0].binary, path, 1, &which);
-	return ask(n, b, fd >= 0 ? path : "", fd, true);
+	if (!fetched || fd >= 0)
+		return ask(n, b, fd >= 0 && !fetched ? path : "", fd, true);
+	/* It had to give way to others, and comes again. */
+	r = ask(n, b, "", -1, false);
+	return r == WANTS_DEBUG_FILE ? symbol_accept(n, b, true) : r;
 }

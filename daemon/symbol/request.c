@@ -45,6 +45,12 @@ static struct answer_key key_of(const struct identity *binary, enum kind kind, u
 	};
 }
 
+struct answer_key symbol_key_for_now(const struct naming *n, const struct identity *binary,
+				     enum kind kind, uint64_t offset)
+{
+	return key_of(binary, (enum kind)(kind | FOR_NOW), offset, n->now);
+}
+
 static struct answer_key reserved_key(const struct identity *binary, enum kind kind,
 				      uint64_t offset, uint32_t reserved)
 {
@@ -222,7 +228,7 @@ int symbol_ask(struct naming *n, const struct batch *b, const struct exchange_fi
 	return r < 0 ? r : symbol_settle(n->s, n->deadline);
 }
 
-int symbol_accept(struct naming *n, const struct batch *b)
+int symbol_accept(struct naming *n, const struct batch *b, bool for_now)
 {
 	for (size_t i = 0; i < b->n; i++) {
 		struct answer_key key = reserved_key(&b->identity, b->items[0].kind, b->offsets[i],
@@ -235,7 +241,8 @@ int symbol_accept(struct naming *n, const struct batch *b)
 		/* Adding may move what was found. */
 		name = strdup(known);
 		system_name = strdup(system);
-		key = symbol_key(n->s, &b->identity, b->items[0].kind, b->offsets[i]);
+		key = for_now ? symbol_key_for_now(n, &b->identity, b->items[0].kind, b->offsets[i])
+			      : symbol_key(n->s, &b->identity, b->items[0].kind, b->offsets[i]);
 		if (name && system_name)
 			(void)answers_put(&n->s->answers, &key, name, system_name);
 	}

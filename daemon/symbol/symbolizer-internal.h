@@ -15,6 +15,7 @@
 #include "symbol/symbolizer.h"
 
 #define RESERVED (1U << 31) /* in the cache, the kind of an answer that was */
+#define FOR_NOW (1U << 30) /* likewise, of one that holds while a debug file is being fetched */
 
 enum kind {
 	KIND_CODE = SYSPROFD__V1__PARSE_KIND__PARSE_KIND_CODE,
@@ -88,6 +89,7 @@ struct naming {
 	size_t n, cap;
 	struct inlines *inlines; /* for KIND_LINES */
 	uint32_t reserved; /* of the latest request */
+	uint32_t now; /* the turn of answers that hold for now */
 	int left;
 };
 
@@ -109,8 +111,10 @@ int symbol_settle(struct symbolizer *s, uint64_t deadline_mono_ns);
 /* Asks about the batch, and settles. settled: there is no better debug file. */
 int symbol_ask(struct naming *n, const struct batch *b, const struct exchange_files *files,
 	       bool settled);
-/* Nothing better came: what was taken with reservation holds. */
-int symbol_accept(struct naming *n, const struct batch *b);
+/* Nothing better came: what was taken with reservation holds, for now or for good. */
+int symbol_accept(struct naming *n, const struct batch *b, bool for_now);
+struct answer_key symbol_key_for_now(const struct naming *n, const struct identity *binary,
+				     enum kind kind, uint64_t offset);
 void symbol_forget_parts(struct symbolizer *s);
 
 /* ---- find-debug.c: debug files ------------------------------------------------------------------------- */

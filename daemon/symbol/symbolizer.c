@@ -22,6 +22,7 @@ int symbolizer_new(const struct symbolizer_options *o, struct symbolizer **ret)
 		return -ENOMEM;
 	s->options = *o;
 	s->options.cache_bytes = o->cache_bytes ?: 8U << 20;
+	s->options.for_now_ns = o->for_now_ns ?: 60 * NSEC_PER_SEC;
 	s->options.reply_timeout_ns = o->reply_timeout_ns ?: 5 * NSEC_PER_SEC;
 	s->options.helper_memory = o->helper_memory ?: 1U << 30;
 	s->vdso_fd = -1;
@@ -117,9 +118,15 @@ static bool apply_cached(struct naming *n, const struct item *i, const struct id
 {
 	struct answer_key key = symbol_key(n->s, binary, i->kind, i->offset);
 	const char *name, *system_name;
+	bool known = answers_get(&n->s->answers, &key, &name, &system_name);
 
-	return answers_get(&n->s->answers, &key, &name, &system_name) &&
-	       apply(n, i, name, system_name);
+	if (known || !n->s->options.open_fetched)
+		return known && apply(n, i, name, system_name);
+	key = symbol_key_for_now(n, binary, i->kind, i->offset);
+	if (!answers_get(&n->s->answers, &key, &name, &system_name))
+		return false;
+	/* That there is no name is not the final word. */
+	return !*name || apply(n, i, name, system_name);
 }
 
 static void consider(struct naming *n, uint32_t binary, enum kind kind, uint64_t offset,
@@ -278,6 +285,7 @@ static void name_all(struct naming *n)
 	pthread_mutex_lock(&s->lock);
 	(void)symbol_settle(s, n->deadline);
 	s->turn++;
+	n->now = (uint32_t)(mono_now_ns() / s->options.for_now_ns);
 	if (n->inlines)
 		collect_lines(n);
 	else

@@ -17,7 +17,14 @@ struct symbolizer_options {
 	/* Of n paths, as the binary's process sees them, the first with what may be its debug file; may be NULL. */
 	int (*open_debug_file)(void *ctx, uint64_t key, const char *paths, size_t n,
 			       size_t *ret_which);
+	/*
+	 * What debuginfod servers have for a build-id; NULL: none are asked. Does not wait: -EAGAIN is perhaps later,
+	 * -ENOENT is no. What turned out to be another binary's is refused.
+	 */
+	int (*open_fetched)(void *ctx, const char *build_id);
+	void (*refuse_fetched)(void *ctx, const char *build_id);
 	void *open_ctx;
+	uint64_t for_now_ns; /* how long names hold for which a file is being fetched: 60 s */
 	uint64_t cache_bytes; /* answers kept: 8 MiB */
 	uint64_t reply_timeout_ns; /* per request before the helper is killed: 5 s */
 	uint64_t helper_memory; /* RLIMIT_AS of the helper: 1 GiB */

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "unwind/cache.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <xxhash.h>
 
 #include "base/io.h"
+#include "base/trim.h"
 
-#define FILES_MAX 16384 /* looked at in one trimming */
 #define TEMPORARY "incomplete"
-/* It shares the file system with what cannot be made again: it keeps to a part of it, and out of what is left. */
-#define SHARE_OF_FILESYSTEM 32
-#define FREE_SHARE 10
 
 int cache_name(int fd, struct cache_name *ret)
 {
@@ -68,18 +63,6 @@ int cache_load(const char *dir, const struct cache_name *name, struct table **re
 	return 0;
 }
 
-/* How many bytes the cache may hold, or 0 when there is no room for any. */
-static uint64_t limit_of(int dir_fd, uint64_t bytes_max)
-{
-	struct statvfs v;
-	uint64_t size;
-
-	if (fstatvfs(dir_fd, &v) < 0 || v.f_bavail < v.f_blocks / FREE_SHARE)
-		return 0;
-	size = (uint64_t)v.f_blocks * v.f_frsize;
-	return MIN(bytes_max, size / SHARE_OF_FILESYSTEM);
-}
-
 int cache_store(const char *dir, const struct cache_name *name, const struct table *t,
 		uint64_t bytes_max)
 {
@@ -88,7 +71,7 @@ int cache_store(const char *dir, const struct cache_name *name, const struct tab
 
 	if (dir_fd < 0)
 		return dir_fd;
-	if (t->bytes > limit_of(dir_fd, bytes_max))
+	if (t->bytes > trim_limit(dir_fd, bytes_max))
 		return -ENOSPC;
 	fd = openat(dir_fd, TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
@@ -100,62 +83,4 @@ int cache_store(const char *dir, const struct cache_name *name, const struct tab
 	if (r < 0)
 		unlinkat(dir_fd, TEMPORARY, 0);
 	return r;
-}
-
-/* ---- trimming ------------------------------------------------------------------------------------- */
-
-struct cached {
-	char name[40];
-	uint64_t bytes;
-	int64_t used_s;
-};
-
-static int compare_used(const void *a, const void *b)
-{
-	const struct cached *x = a, *y = b;
-
-	return x->used_s < y->used_s ? -1 : x->used_s > y->used_s;
-}
-
-static uint64_t list(int dir_fd, DIR *d, struct cached **files, size_t *n)
-{
-	uint64_t sum = 0;
-	size_t cap = 0;
-	struct dirent *e;
-	struct stat st;
-
-	while (*n < FILES_MAX && (e = readdir(d))) {
-		if (strlen(e->d_name) >= sizeof((*files)->name) ||
-		    fstatat(dir_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-		    !S_ISREG(st.st_mode) || ARRAY_GROW(*files, cap, *n + 1) < 0)
-			continue;
-		strcpy((*files)[*n].name, e->d_name);
-		(*files)[*n].bytes = (uint64_t)st.st_size;
-		(*files)[*n].used_s = st.st_mtim.tv_sec;
-		sum += (uint64_t)st.st_size;
-		(*n)++;
-	}
-	return sum;
-}
-
-void cache_trim(const char *dir, uint64_t bytes_max)
-{
-	_cleanup_free_ struct cached *files = NULL;
-	DIR *d = dir ? opendir(dir) : NULL;
-	uint64_t sum;
-	size_t n = 0;
-
-	if (!d)
-		return;
-	sum = list(dirfd(d), d, &files, &n);
-	bytes_max = limit_of(dirfd(d), bytes_max);
-	if (sum > bytes_max || n == FILES_MAX) {
-		qsort(files, n, sizeof(*files), compare_used);
-		/* Some more, so that not every new table has all of them looked at and one removed. */
-		for (size_t i = 0; i < n && (sum > bytes_max / 8 * 7 || n - i > FILES_MAX / 8 * 7);
-		     i++)
-			if (unlinkat(dirfd(d), files[i].name, 0) == 0)
-				sum -= files[i].bytes;
-	}
-	closedir(d);
 }

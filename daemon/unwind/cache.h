@@ -22,5 +22,3 @@ int cache_load(const char *dir, const struct cache_name *name, struct table **re
  */
 int cache_store(const char *dir, const struct cache_name *name, const struct table *t,
 		uint64_t bytes_max);
-/* Removes the tables whose last use is the longest ago until the rest keeps to that limit. */
-void cache_trim(const char *dir, uint64_t bytes_max);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/thread.h"
+#include "base/trim.h"
 #include "helper/exchange.h"
 #include "unwind/cache.h"
 
@@ -177,7 +178,7 @@ static void build(struct supplier *b, uint64_t binary)
 		/* Where there is no room, what is there goes as well: others need it more. */
 		if (named && res.table) {
 			(void)cache_store(b->o.cache, &name, res.table, b->o.cache_max);
-			cache_trim(b->o.cache, b->o.cache_max);
+			trim_directory(b->o.cache, b->o.cache_max);
 		}
 		if (res.table)
 			COUNT(b, built, 1);

@@ -8,6 +8,7 @@ declare -A may=(
 	[model]="base model"
 	[collect]="base model helper collect"
 	[helper]="base helper"
+	[fetch]="base helper fetch"
 	[symbol]="base model helper symbol"
 	[unwind]="base model helper unwind"
 	[parser]="base helper symbol unwind parser"
@@ -16,7 +17,7 @@ declare -A may=(
 	[query]="base model store query"
 	[export]="base model export"
 	[serve]="base model store query export serve"
-	[manager]="base model collect helper symbol unwind window store query export serve manager"
+	[manager]="base model collect helper fetch symbol unwind window store query export serve manager"
 	[ctl]="base model export ctl"
 )
 n=0 bad=0

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "base/trim.h"
 #include "unwind/cache.h"
 #include "window/quality.h"
 
@@ -126,7 +127,7 @@ static void test_trim(void **state)
 		assert_int_equal(utimensat(AT_FDCWD, path, used, 0), 0);
 	}
 	/* What was used last stays. */
-	cache_trim(dir, 10 * t->bytes);
+	trim_directory(dir, 10 * t->bytes);
 	for (int i = 0; i < 20; i++) {
 		snprintf(n.text, sizeof(n.text), "table%d", i);
 		if (cache_load(dir, &n, &again) == 0) {
