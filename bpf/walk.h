@@ -19,8 +19,8 @@
  *
  * What is looked up for a caller is the byte before its return address: a call that never returns may be the last
  * instruction of its function. Not so for the leaf, nor for what a signal interrupted: there the address is that of
- * an instruction that has not run yet. The latter is recorded with 1 added, so that one rule serves all readers:
- * of all addresses but the leaf's the byte before.
+ * an instruction that has not run yet. The latter is recorded with 1 added, and so is the return from the handler, which
+ * nobody called, so that one rule serves all readers: of all addresses but the leaf's the byte before.
  *
  * Parts are subprograms with a scalar argument, which the verifier checks once each: inlined into the loop over 512
  * frames they would be refused before 6.x. Nodes are read by byte offsets with a mask, which it can follow.
@@ -353,6 +353,11 @@ static __always_inline int walk_frame_pointer(struct scratch *s, u8 otherwise, b
 /* What a signal interrupted: all registers are in the frame that the kernel made for the handler. */
 static __always_inline int walk_signal(struct scratch *s)
 {
+	u32 last = s->rec.nr_kernel + s->rec.nr_user - 1;
+
+	asm volatile("" : "+r"(last));
+	if (!s->walk.exact && last < MAX_FRAMES)
+		s->ips[last]++;
 	if (walk_read(s->walk.words, SIGNAL_WORDS * 8, s->walk.sp + SIGNAL_REGS)) {
 		s->rec.walk_end = WALK_READ_FAILED;
 		return 1;
@@ -537,7 +542,9 @@ static __always_inline int walk_saved(struct scratch *s, const struct unwind_rul
 	return r;
 }
 
-/* From a frame with a rule to its caller. 1 when the walk is over; rec.walk_end says why. */
+#define WALK_ROWLESS 2
+
+/* From a frame with a rule to its caller. 1 when the walk is over; rec.walk_end says why. WALK_ROWLESS: without rule. */
 WALK_FN int walk_up(u32 slot)
 {
 	struct scratch *s = scratch_at(slot);
@@ -553,7 +560,7 @@ WALK_FN int walk_up(u32 slot)
 	if (walk_rule(s->walk.rule, &rule))
 		return 1;
 	if (rule.cfa == UNWIND_NONE)
-		return walk_frame_pointer(s, WALK_NO_ROW, leaf);
+		return WALK_ROWLESS;
 	if (rule.cfa == UNWIND_SIGNAL)
 		return walk_signal(s);
 	if (rule.cfa == UNWIND_END) {
@@ -573,6 +580,41 @@ WALK_FN int walk_up(u32 slot)
 	}
 	return walk_arrive(s, ip, s->walk.cfa, fp);
 }
+
+#ifdef REGS_LR
+/*
+ * Code without a row that makes no frame, as the kernel's vDSO: its caller is where the link register says, if that is
+ * code with a row. Where the frame record says the same, the code has made it. 0, or 1 when it must be followed.
+ */
+WALK_FN int walk_link(u32 slot)
+{
+	struct scratch *s = scratch_at(slot);
+	u64 record[2] = {}, ip;
+	struct unwind_rule rule;
+	u8 exact;
+
+	if (!s || !s->walk.known || s->walk.word != 8)
+		return 1;
+	ip = s->walk.ip;
+	exact = s->walk.exact;
+	s->walk.ip = s->regs[REGS_LR] & user_ip_mask;
+	if (!user_ip_valid(s->walk.ip))
+		goto no;
+	(void)walk_read(record, sizeof(record), s->walk.fp);
+	if ((record[1] & user_ip_mask) == s->walk.ip)
+		goto no;
+	s->walk.exact = 0;
+	if (walk_find(slot, s) || walk_rule(s->walk.rule, &rule) || rule.cfa == UNWIND_NONE)
+		goto no;
+	s->walk.known = 0;
+	s->rec.nr_fp++;
+	return 0;
+no:
+	s->walk.ip = ip;
+	s->walk.exact = exact;
+	return 1;
+}
+#endif
 
 /* Why a walk ends at code whose mapping has no table. */
 static __always_inline u8 lack_end(int lack)
@@ -608,13 +650,22 @@ WALK_FN int walk_step(u32 slot)
 		s->rec.walk_end = WALK_LIMIT;
 		return 1;
 	}
-	if (r == 0)
-		return walk_up(slot);
-	why = r == WALK_NOWHERE	  ? WALK_NO_MAPPING
-	      : r == WALK_UNKNOWN ? WALK_NO_PROCESS
-				  : lack_end(r - WALK_LACKS);
+	why = WALK_NO_ROW;
+	if (r == 0) {
+		r = walk_up(slot);
+		if (r != WALK_ROWLESS)
+			return r;
+	} else {
+		why = r == WALK_NOWHERE	  ? WALK_NO_MAPPING
+		      : r == WALK_UNKNOWN ? WALK_NO_PROCESS
+					  : lack_end(r - WALK_LACKS);
+	}
 	if (why != WALK_NO_ROW && why != WALK_RUNTIME_CODE && !s->walk.doubtful && unwinding)
 		s->walk.doubtful = why;
+#ifdef REGS_LR
+	if (!walk_link(slot))
+		return 0;
+#endif
 	return walk_frame_pointer(s, why, s->walk.exact);
 }
 
