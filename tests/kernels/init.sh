@@ -40,5 +40,9 @@ ask off-cpu schedule
 ask syscalls read
 ask futex lock_orders
 /bin/sysprofctl --socket /tmp/api.sock status | /bin/busybox sed 's/^/status /'
+if [ -d /truth ]; then
+	/bin/busybox killall demo sysprofd
+	/bin/test-truth-live /truth && echo "truth ok"
+fi
 echo "end"
 /bin/busybox poweroff -f

@@ -13,6 +13,8 @@ mkdir -p "$build/kernels"
 root=$(cd "$build/kernels" && pwd)
 # shellcheck source=tests/kernels/debian.sh
 . "$here/debian.sh"
+# shellcheck source=tests/kernels/truth.sh
+. "$here/truth.sh"
 
 # ---- machines ------------------------------------------------------------------------------------------
 
@@ -47,9 +49,9 @@ cross_build()
 	# shellcheck disable=SC2046 # words are meant
 	libraries=$(echo $(grep -oE '[a-z0-9.+-]+-dev\>' "$here/../../packaging/deps.sh"))
 	# shellcheck disable=SC2086
-	fetch_root "$sysroot" $libraries busybox-static || return 1
+	fetch_root "$sysroot" $libraries busybox-static perl-base || return 1
 	env -u MAKEFLAGS -u MAKELEVEL make -C "$here/../.." -j"$(nproc)" B="$(realpath -m "$built")" CROSS="$cross" SYSROOT="$sysroot" \
-		all demo kernel-check >"$root/build-$arch.log" 2>&1
+		all demo kernel-check "$(realpath -m "$built")/tests/unit/test-truth-live" >"$root/build-$arch.log" 2>&1
 }
 
 # ---- what runs on them ---------------------------------------------------------------------------------
@@ -87,6 +89,7 @@ make_initramfs()
 	done
 	# Names of the demo's functions are part of the test.
 	"${cross}strip" "$tree"/bin/{sysprofd,sysprofctl,kernel-check}
+	[ -z "$cross" ] || make_truth || return 1
 	(cd "$tree" && find . | cpio -o -H newc --quiet) >"$tree.cpio"
 }
 
@@ -130,10 +133,22 @@ is_whole() # log
 	! grep -aqE '^top syscalls .* syscall_[0-9]+' "$1" || missing+=" names-of-calls"
 }
 
+# Whether the stacks are those of libdw, if programs were given to compare.
+is_true() # log
+{
+	local same
+	[ -d "$root/initramfs-$arch/truth" ] || return
+	same=$(grep -aoE '[0-9]+ stops: [0-9]+ the same' "$1" | awk '{ n++; stops += $1; same += $3 }
+		END { print same " of " stops " stacks of " n " programs as libdw has them" }')
+	facts+="; $same"
+	grep -aq '^truth ok' "$1" || missing+=" truth"
+}
+
 # What explains a failure: what kernel and daemon said, and the first lines of each answer.
 evidence() # log
 {
 	grep -aE '^log |^daemon |Kernel panic|BUG:|WARNING:' "$1" | tail -n 60
+	grep -aE '^truth|libdw:|ours|stops:|LINE' "$1" | cut -c1-1000 | tail -n 40
 	grep -aE '^(top|asked|status) ' "$1" | awk '$1 != "top" || seen[$2]++ < 12' | tail -n 80
 }
 
@@ -158,7 +173,8 @@ check_kernel() # series, or series/architecture
 	answers "$log" syscalls read
 	answers "$log" futex lock_orders
 	is_whole "$log"
-	[ -z "$missing" ] || facts+="; FAILED: the daemon's answers lack$missing"
+	is_true "$log"
+	[ -z "$missing" ] || facts+="; FAILED: what is missing:$missing"
 	result="$name ($((SECONDS - start)) s): $facts"
 	grep -aq '^done' "$log" && grep -aq '^status 0' "$log" && [ -z "$missing" ]
 }

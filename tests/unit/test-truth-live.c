@@ -9,7 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include <elfutils/libdwfl.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,14 +20,10 @@
 #include "collect/collect.h"
 #include "manager/unwinding.h"
 #include "parser/parser.h"
+#include "places.h"
+#include "truth-libdw.h"
 
 #define SNAPSHOTS 40
-
-struct stack {
-	uint64_t ips[MAX_USER_FRAMES];
-	size_t n;
-	bool ended; /* it was followed to its end */
-};
 
 struct session {
 	struct process_table *processes;
@@ -86,6 +82,7 @@ static int open_session(void **state)
 		.off_cpu_threshold_ns = 1,
 		.off_cpu_threshold_max_ns = 1,
 		.walks_per_second = 1000000,
+		.places = kernel_places(),
 	};
 	struct session *s = new0(struct session, 1);
 	char *why = NULL;
@@ -110,43 +107,6 @@ static int close_session(void **state)
 	free(s->ends);
 	free(s);
 	return 0;
-}
-
-/* ---- libdw's ------------------------------------------------------------------------------------------ */
-
-static int on_frame(Dwfl_Frame *f, void *ctx)
-{
-	struct stack *k = ctx;
-	bool exact = false;
-	Dwarf_Addr pc;
-
-	if (!dwfl_frame_pc(f, &pc, &exact) || k->n == MAX_USER_FRAMES)
-		return DWARF_CB_ABORT;
-	/* As the record has it: of all but the leaf the byte before is meant. */
-	k->ips[k->n] = pc + (exact && k->n > 0);
-	k->n++;
-	return DWARF_CB_OK;
-}
-
-/* Of a thread that ptrace has stopped. */
-static void walk_by_libdw(pid_t pid, struct stack *ret)
-{
-	static char *debuginfo_path;
-	static const Dwfl_Callbacks callbacks = {
-		.find_elf = dwfl_linux_proc_find_elf,
-		.find_debuginfo = dwfl_standard_find_debuginfo,
-		.debuginfo_path = &debuginfo_path,
-	};
-	Dwfl *d = dwfl_begin(&callbacks);
-
-	*ret = (struct stack){};
-	assert_non_null(d);
-	dwfl_report_begin(d);
-	assert_int_equal(dwfl_linux_proc_report(d, pid), 0);
-	assert_int_equal(dwfl_report_end(d, NULL, NULL), 0);
-	assert_int_equal(dwfl_linux_proc_attach(d, pid, true), 0);
-	ret->ended = dwfl_getthread_frames(d, pid, on_frame, ret) == 0;
-	dwfl_end(d);
 }
 
 /* ---- one program ---------------------------------------------------------------------------------------- */
@@ -174,17 +134,41 @@ static void sleep_us(unsigned us)
 	nanosleep(&t, NULL);
 }
 
-/* Stops the program where it is, asks libdw, lets it go on. False when it has ended. */
+/* Until it has begun with what it does without end: while a program starts, its mappings come and go. */
+static void wait_for_work(pid_t pid)
+{
+	uint64_t until = mono_now_ns() + 60 * NSEC_PER_SEC;
+	struct timespec ran = {};
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	while (ran.tv_sec == 0 && ran.tv_nsec < 300000000 && mono_now_ns() < until) {
+		sleep_us(50000);
+		if (clock_gettime(clock, &ran) < 0)
+			break;
+	}
+}
+
+/*
+ * Stops the program where it is, asks libdw, lets it go on. A signal that is on its way is let through: the stop comes
+ * when the handler begins. False when the program has ended.
+ */
 static bool snapshot(pid_t pid, struct stack *ret)
 {
 	int status;
 
-	if (ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) < 0 || waitpid(pid, &status, __WALL) != pid ||
-	    !WIFSTOPPED(status))
+	if (ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) < 0)
 		return false;
-	/* A stop that lasts: the resume finds a wait. */
-	walk_by_libdw(pid, ret);
-	return ptrace(PTRACE_CONT, pid, NULL, NULL) == 0;
+	while (waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status)) {
+		if (status >> 16 == PTRACE_EVENT_STOP) {
+			/* A stop that lasts: the resume finds a wait. */
+			walk_by_libdw(pid, ret);
+			return ptrace(PTRACE_CONT, pid, NULL, NULL) == 0;
+		}
+		if (ptrace(PTRACE_CONT, pid, NULL, (void *)(long)WSTOPSIG(status)) < 0)
+			return false;
+	}
+	return false;
 }
 
 static bool same(const struct stack *a, const struct stack *b)
@@ -266,7 +250,7 @@ static void compare(struct session *s, const char *name, const char *command)
 
 	s->tid = (uint32_t)pid;
 	s->n_seen = 0;
-	sleep_us(300000);
+	wait_for_work(pid);
 	assert_int_equal(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
 	warm_up(s, pid);
 	s->n_seen = 0;
@@ -315,7 +299,7 @@ static const struct build {
 	const char *name, *compiler;
 	const char *kinds; /* initials of those that it is tried with */
 } builds[] = {
-	{ "gcc -O2", "gcc -O2", "pvsdP" },
+	{ "gcc -O2", "gcc -O2", "pvsdtP" },
 	{ "gcc -O0 no-pie", "gcc -O0 -no-pie", "v" },
 	{ "gcc -O3 native", "gcc -O3 -march=native -fuse-ld=gold", "vd" },
 	{ "gcc lazy", "gcc -O2 -Wl,-z,lazy -fno-plt -fcf-protection=none", "P" },
@@ -341,6 +325,7 @@ static void test_builds(void **state)
 				 : *k == 'v' ? "variable"
 				 : *k == 's' ? "signal"
 				 : *k == 'd' ? "deep"
+				 : *k == 't' ? "tall"
 					     : "plt");
 			snprintf(name, sizeof(name), "%s (%c)", builds[i].name, *k);
 			compare(*state, name, command);
@@ -351,6 +336,30 @@ static void test_builds(void **state)
 	rmdir(dir);
 }
 
+/* ---- programs that somebody else has built ------------------------------------------------------------------------ */
+
+static const char *programs;
+
+static int is_program(const struct dirent *e)
+{
+	return *e->d_name != '.';
+}
+
+/* Every file of that directory is a program that runs until it is killed. */
+static void test_programs(void **state)
+{
+	_cleanup_free_ struct dirent **found = NULL;
+	int n = scandir(programs, &found, is_program, alphasort);
+	char command[512];
+
+	assert_true(n > 0);
+	for (int i = 0; i < n; i++) {
+		snprintf(command, sizeof(command), "exec '%s/%s'", programs, found[i]->d_name);
+		compare(*state, found[i]->d_name, command);
+		free(found[i]);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -359,8 +368,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_sha),    cmocka_unit_test(test_xz),
 		cmocka_unit_test(test_builds),
 	};
+	const struct CMUnitTest given[] = { cmocka_unit_test(test_programs) };
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
 		return parser_main(argv[2]);
+	if (argc == 2) {
+		programs = argv[1];
+		return cmocka_run_group_tests(given, open_session, close_session);
+	}
 	return cmocka_run_group_tests(tests, open_session, close_session);
 }

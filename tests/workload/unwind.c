@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * unwind SECONDS KIND: spins below main;first;second;realigned;KIND, where KIND is one of plain, variable (a frame of
- * variable size), signal (in a handler, on a stack of its own), deep (64 calls of recursion), plt (calls into libc
- * all the time). Built by tests with every compiler, linker and optimisation: no function may be merged with its
+ * variable size), signal (in a handler, on a stack of its own), deep (64 calls of recursion), tall (480 of them), plt
+ * (calls into libc all the time). Built by tests with every compiler, linker and optimisation: no function may be merged with its
  * caller or leave its frame before it calls.
  */
 #include <alloca.h>
@@ -68,9 +68,20 @@ KEEP void variable(size_t n)
 	STAY();
 }
 
+static timer_t timer;
+
+/* Once, so that what is interrupted gets on between two handlers on however slow a machine. */
+static void arm(void)
+{
+	struct itimerspec soon = { .it_value.tv_nsec = 1000000 };
+
+	timer_settime(timer, 0, &soon, NULL);
+}
+
 static void handler(int signo)
 {
 	spin();
+	arm();
 	STAY();
 }
 
@@ -86,15 +97,13 @@ KEEP void in_signals(void)
 {
 	struct sigaction sa = { .sa_handler = handler, .sa_flags = SA_ONSTACK | SA_RESTART };
 	stack_t other = { .ss_size = 65536 };
-	struct itimerspec often = { .it_interval.tv_nsec = 1000000, .it_value.tv_nsec = 1000000 };
 	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM };
-	timer_t timer;
 
 	other.ss_sp = malloc(other.ss_size);
 	sigaltstack(&other, NULL);
 	sigaction(SIGALRM, &sa, NULL);
 	if (timer_create(CLOCK_MONOTONIC, &ev, &timer) == 0)
-		timer_settime(timer, 0, &often, NULL);
+		arm();
 	waiting();
 	STAY();
 }
@@ -133,6 +142,9 @@ KEEP void realigned(size_t n)
 		break;
 	case 'd':
 		deep(64);
+		break;
+	case 't':
+		deep(480);
 		break;
 	case 'p':
 		if (kind[1] == 'l' && kind[2] == 't')
