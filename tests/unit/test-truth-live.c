@@ -2,7 +2,7 @@
 /*
  * User stacks as the kernel's walk gives them against those of libdw, frame by frame. Real programs are stopped at
  * random moments with ptrace; a stop is a wait like any other, so its stack comes out of the off-CPU programs, walked
- * from the very registers that libdw sees.
+ * from the very registers that libdw sees. And every return address of theirs follows a call instruction.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "after-call.h"
 #include "base/clock.h"
 #include "collect/collect.h"
 #include "manager/unwinding.h"
@@ -193,10 +195,24 @@ static void show(const char *name, const struct session *s, const struct stack *
 
 struct tally {
 	unsigned same, differ, partial, libdw_failed, not_recorded;
+	struct calls calls;
 };
 
-static void judge(const char *name, const struct session *s, const struct stack *truth,
-		  struct tally *t)
+/* Of the program, which is still there. */
+static bool read_code(void *ctx, void *to, size_t size, uint64_t from)
+{
+	const struct session *s = ctx;
+	struct iovec local = { to, size }, remote = { (void *)from, size };
+
+	return process_vm_readv((pid_t)s->tid, &local, 1, &remote, 1, 0) == (ssize_t)size;
+}
+
+static void show_stranger(void *ctx, uint64_t ip)
+{
+	print_message("no call before %lx\n", ip);
+}
+
+static void judge(const char *name, struct session *s, const struct stack *truth, struct tally *t)
 {
 	bool there = false, partial = false;
 
@@ -207,6 +223,7 @@ static void judge(const char *name, const struct session *s, const struct stack 
 	for (size_t k = 0; k < s->n_seen; k++) {
 		if (same(&s->seen[k], truth)) {
 			t->same++;
+			check_calls(truth->ips, truth->n, read_code, s, show_stranger, &t->calls);
 			return;
 		}
 		if (s->seen[k].n == 0 || s->seen[k].ips[0] != truth->ips[0])
@@ -267,9 +284,12 @@ static void compare(struct session *s, const char *name, const char *command)
 	waitpid(pid, NULL, __WALL);
 	print_message(
 		"%-22s %3zu stops: %u the same, %u differ, %u partial, %u libdw could not, %u "
-		"not recorded\n",
-		name, n, t.same, t.differ, t.partial, t.libdw_failed, t.not_recorded);
+		"not recorded; %lu of %lu return addresses follow no call, %lu are of signals\n",
+		name, n, t.same, t.differ, t.partial, t.libdw_failed, t.not_recorded,
+		t.calls.strangers, t.calls.checked, t.calls.signals);
 	assert_int_equal(t.differ, 0);
+	assert_true(t.calls.checked >= t.same);
+	assert_int_equal(t.calls.strangers + t.calls.unreadable, 0);
 	assert_true(t.same >= n / 2);
 	assert_true(t.partial <= n / 10);
 }
