@@ -54,6 +54,7 @@ struct recorder {
 	uint64_t next_burst_id;
 
 	uint64_t drained_mono_ns; /* end of the last window: where the next bucket begins */
+	uint64_t slice_ns; /* of the next slice */
 	uint64_t slice_deadline_mono_ns;
 	uint64_t bucket_start_wall_ns, bucket_deadline_mono_ns;
 	int64_t wall_offset_ns; /* wall - mono when the bucket opened */

@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "manager/recorder-internal.h"
 
+#define FIRST_SLICE_NS (250 * NSEC_PER_MSEC)
 #define POLL_NS (200 * NSEC_PER_MSEC)
 /* A wall clock that moved by this much against the monotonic one was set, not slewed. */
 #define CLOCK_STEP_NS (500 * (int64_t)NSEC_PER_MSEC)
@@ -216,6 +217,18 @@ static void publish_state(struct recorder *r, const struct slice *s, int error)
 	pthread_mutex_unlock(&r->lock);
 }
 
+/*
+ * What a host runs is learnt from samples, and until then there are no tables for it: the first slices are short. From
+ * each to the next they are twice as long, up to what is set.
+ */
+static void plan_slice(struct recorder *r)
+{
+	uint64_t limit = r->options.collect.slice_ns;
+
+	r->slice_ns = MIN(r->slice_ns ? 2 * r->slice_ns : FIRST_SLICE_NS, limit);
+	r->slice_deadline_mono_ns = mono_now_ns() + r->slice_ns;
+}
+
 /* What was drained, or could not be, becomes part of the open bucket. */
 static int take_in(struct recorder *r, int drained, struct slice *s)
 {
@@ -236,7 +249,7 @@ static int take_in(struct recorder *r, int drained, struct slice *s)
 	}
 	bursts_drain(r);
 	publish_state(r, s, result);
-	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
+	plan_slice(r);
 	return result;
 }
 
@@ -269,7 +282,7 @@ static void *drain_thread(void *arg)
 
 	r->drained_mono_ns = mono_now_ns();
 	plan_bucket(r);
-	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
+	plan_slice(r);
 	for (;;) {
 		uint64_t now = mono_now_ns();
 		uint64_t next = MIN(r->slice_deadline_mono_ns, r->bucket_deadline_mono_ns);
@@ -397,7 +410,7 @@ static int hand_over(struct recorder *r, struct replace_call *c)
 	c->collector = old;
 	window_free(r->window);
 	r->window = TAKE_PTR(window);
-	r->slice_deadline_mono_ns = mono_now_ns() + r->options.collect.slice_ns;
+	plan_slice(r);
 	publish_state(r, NULL, 0);
 	return 0;
 }

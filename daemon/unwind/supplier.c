@@ -34,6 +34,7 @@ struct supplier {
 	/* the thread's own, but for the counters in it */
 	struct exchange exchange;
 	uint64_t used_mono_ns; /* when the parser last had something to do */
+	uint64_t untrimmed; /* bytes that were stored since the cache was last looked through */
 };
 
 /* ---- between threads ------------------------------------------------------------------------------ */
@@ -161,6 +162,24 @@ static int file_key(int fd, bool vdso, struct unwind_file_key *ret)
 	return 0;
 }
 
+/* The whole directory is looked through: not after each of many tables. */
+static void trim(struct supplier *b)
+{
+	if (b->untrimmed)
+		trim_directory(b->o.cache, b->o.cache_max);
+	b->untrimmed = 0;
+}
+
+/* Where there is no room, what is there goes as well: others need it more. */
+static void store(struct supplier *b, const struct cache_name *name, const struct table *t)
+{
+	bool full = cache_store(b->o.cache, name, t, b->o.cache_max) < 0;
+
+	b->untrimmed += t->bytes;
+	if (full || b->untrimmed > b->o.cache_max / 8)
+		trim(b);
+}
+
 static void build(struct supplier *b, uint64_t binary)
 {
 	bool vdso = false;
@@ -175,11 +194,8 @@ static void build(struct supplier *b, uint64_t binary)
 		COUNT(b, cached, 1);
 	} else if (file >= 0) {
 		ask_parser(b, binary, file, &res);
-		/* Where there is no room, what is there goes as well: others need it more. */
-		if (named && res.table) {
-			(void)cache_store(b->o.cache, &name, res.table, b->o.cache_max);
-			trim_directory(b->o.cache, b->o.cache_max);
-		}
+		if (named && res.table)
+			store(b, &name, res.table);
 		if (res.table)
 			COUNT(b, built, 1);
 	}
@@ -197,6 +213,7 @@ static void wait_for_wish(struct supplier *b)
 	uint64_t until = mono_now_ns() + IDLE_NS;
 	struct timespec ts = { (time_t)(until / NSEC_PER_SEC), (long)(until % NSEC_PER_SEC) };
 
+	trim(b);
 	pthread_mutex_lock(&b->lock);
 	if (!b->stop && !b->wish)
 		pthread_cond_timedwait(&b->wake, &b->lock, &ts);
