@@ -170,7 +170,7 @@ static int scan(struct gaps *g, struct gap *gap, uint64_t end)
 	return r;
 }
 
-/* ---- linkage tables ---------------------------------------------------------------------------- */
+/* ---- what the linker and the C library's start files make ---------------------------------------------------------------------------- */
 
 #define STUB 16
 #define STUB_MIN 8 /* bytes, of those that have no number to push */
@@ -224,6 +224,22 @@ static void know_x86_64(const uint8_t *code, struct linkage *l)
 		l->n = 0;
 }
 
+/* .init and .fini: a function, begun and ended by the C library's start files, that makes room for 8 bytes. */
+static void know_frame(const uint8_t *code, size_t n, struct linkage *l)
+{
+	static const struct unwind_rule called = { .cfa = UNWIND_SP, .cfa_off = 8, USUAL },
+					aligned = { .cfa = UNWIND_SP, .cfa_off = 16, USUAL };
+	uint32_t at = begins(code, "\xf3\x0f\x1e\xfa", 4) ? 4 : 0;
+
+	/* sub $8, %rsp; ...; add $8, %rsp; ret */
+	if (n < at + 9 || !begins(code + at, "\x48\x83\xec\x08", 4) ||
+	    !begins(code + n - 5, "\x48\x83\xc4\x08\xc3", 5))
+		return;
+	add_stub(l, 0, called);
+	add_stub(l, at + 4, aligned);
+	add_stub(l, (uint32_t)n - 1, called);
+}
+
 /* The first stub saves the link register; the others leave all as it is. */
 static void know_arm64(const uint8_t *code, struct linkage *l)
 {
@@ -261,6 +277,8 @@ static int fill_linkage(struct gaps *g, struct gap *gap, const struct image_part
 		know_x86_64(code, &l);
 	else
 		know_arm64(code, &l);
+	if (!l.n && g->image->machine == EM_X86_64 && p->size <= 2 * STUB)
+		know_frame(code, p->size, &l);
 	for (size_t i = 0; r >= 0 && i < l.n; i++) {
 		uint64_t end = i + 1 < l.n ? l.rows[i + 1].at : p->size;
 

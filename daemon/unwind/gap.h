@@ -2,7 +2,7 @@
 /*
  * Code without call frame information, and what is known of it all the same: the program's entry point, where stacks
  * end; the return from a signal handler; stubs of linkage tables, for which bfd alone makes information, and not in
- * static programs.
+ * static programs; .init and .fini, which run at the beginning of each process, in each of its libraries.
  */
 #pragma once
 

@@ -104,7 +104,8 @@ static void add_code(struct image *m, struct image_part part)
 
 static bool is_linkage(struct reader *r, const Elf64_Shdr *names, const Elf64_Shdr *s)
 {
-	static const char *const tables[] = { ".plt", ".plt.sec", ".plt.got", ".iplt" };
+	static const char *const tables[] = { ".plt",  ".plt.sec", ".plt.got",
+					      ".iplt", ".init",	   ".fini" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
 		if (has_name(r, names, s, tables[i]))

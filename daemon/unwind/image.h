@@ -34,7 +34,8 @@ struct image {
 	/* Sections with code, in ascending order; without section headers executable segments. */
 	struct image_part code[IMAGE_CODE_MAX];
 	size_t n_code;
-	struct image_part linkage[IMAGE_LINKAGE_MAX]; /* .plt and its like, in ascending order */
+	struct image_part linkage
+		[IMAGE_LINKAGE_MAX]; /* .plt and its like, .init and .fini, in ascending order */
 	size_t n_linkage;
 	struct image_part frame_header; /* PT_GNU_EH_FRAME */
 	struct image_part eh_frame, debug_frame; /* sections */

@@ -366,7 +366,8 @@ static void no_sections(void **state)
 	Elf64_Ehdr e;
 
 	write_file("calls.c", calls_c);
-	must(run("gcc -O2 calls.c -o whole && cp whole bare"));
+	/* Without the start files, whose code is known by its sections. */
+	must(run("gcc -O2 -shared -fPIC -nostartfiles calls.c -o whole && cp whole bare"));
 	fd = open_file("bare", O_RDWR);
 	assert_int_equal(pread(fd, &e, sizeof(e), 0), sizeof(e));
 	e.e_shoff = 0;
@@ -471,6 +472,38 @@ static void linkage_tables(void **state)
 		}
 	}
 	assert_true(n > 0);
+}
+
+static void start_files(void **state)
+{
+	static const char *const names[] = { ".init", ".fini" };
+	_cleanup_free_ struct table *t = NULL;
+	_cleanup_close_ int fd = -1;
+
+	write_file("calls.c", calls_c);
+	must(run("gcc -O1 calls.c -o started"));
+	fd = open_file("started", O_RDONLY);
+	assert_int_equal(table_compile(fd, &t), 0);
+	for (size_t k = 0; k < ARRAY_SIZE(names); k++) {
+		Elf64_Shdr s = find_section(fd, names[k], NULL);
+		uint8_t code[64] = {};
+		int pushed = 0;
+
+		assert_true(s.sh_size && s.sh_size < sizeof(code));
+		assert_int_equal(pread(fd, code, s.sh_size, (off_t)s.sh_offset), s.sh_size);
+		for (uint64_t at = 0; at < s.sh_size; at++) {
+			const struct unwind_rule *r =
+				table_find(t, (uint32_t)(s.sh_addr + at - t->base));
+
+			/* Behind the only instruction of its kind. */
+			if (at >= 4 && memcmp(code + at - 4, "\x48\x83\xec\x08", 4) == 0)
+				pushed = 8;
+			if (at >= 4 && memcmp(code + at - 4, "\x48\x83\xc4\x08", 4) == 0)
+				pushed = 0;
+			assert_int_equal(r->cfa, UNWIND_SP);
+			assert_int_equal(r->cfa_off, 8 + pushed);
+		}
+	}
 }
 
 /* Neither lld nor static programs have information for theirs. */
@@ -617,12 +650,19 @@ static int clean_up(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(installed),	  cmocka_unit_test(vdso),
-		cmocka_unit_test(built),	  cmocka_unit_test(other_machine),
-		cmocka_unit_test(debug_frame),	  cmocka_unit_test(no_sections),
-		cmocka_unit_test(sorted_here),	  cmocka_unit_test(known_by_code),
-		cmocka_unit_test(linkage_tables), cmocka_unit_test(untold_linkage_tables),
-		cmocka_unit_test(go_runtime),	  cmocka_unit_test(several_segments),
+		cmocka_unit_test(installed),
+		cmocka_unit_test(vdso),
+		cmocka_unit_test(built),
+		cmocka_unit_test(other_machine),
+		cmocka_unit_test(debug_frame),
+		cmocka_unit_test(no_sections),
+		cmocka_unit_test(sorted_here),
+		cmocka_unit_test(known_by_code),
+		cmocka_unit_test(linkage_tables),
+		cmocka_unit_test(untold_linkage_tables),
+		cmocka_unit_test(start_files),
+		cmocka_unit_test(go_runtime),
+		cmocka_unit_test(several_segments),
 		cmocka_unit_test(large_segment),
 	};
 

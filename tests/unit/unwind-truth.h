@@ -276,7 +276,7 @@ static void differ(const struct comparison *x, uint64_t pc, const char *what)
 		 r->ra, r->ra_off);
 }
 
-static bool in_linkage_table(Elf *elf, uint64_t pc)
+static bool is_known_by_section(Elf *elf, uint64_t pc)
 {
 	Elf_Scn *scn = NULL;
 	GElf_Shdr s;
@@ -286,7 +286,9 @@ static bool in_linkage_table(Elf *elf, uint64_t pc)
 		return false;
 	while ((scn = elf_nextscn(elf, scn)))
 		if (gelf_getshdr(scn, &s) && pc >= s.sh_addr && pc - s.sh_addr < s.sh_size &&
-		    strstr(elf_strptr(elf, names, s.sh_name), "plt"))
+		    (strstr(elf_strptr(elf, names, s.sh_name), "plt") ||
+		     strcmp(elf_strptr(elf, names, s.sh_name), ".init") == 0 ||
+		     strcmp(elf_strptr(elf, names, s.sh_name), ".fini") == 0))
 			return true;
 	return false;
 }
@@ -296,8 +298,9 @@ static void compare_gap(struct comparison *x, const struct unwind_rule *r, uint6
 {
 	if (r->cfa == UNWIND_NONE)
 		return;
-	if (r->cfa == UNWIND_END || r->cfa == UNWIND_SIGNAL || in_linkage_table(x->elf, pc)) {
+	if (r->cfa == UNWIND_END || r->cfa == UNWIND_SIGNAL || is_known_by_section(x->elf, pc)) {
 		x->special++;
+		x->known_end = pc + 1;
 		return;
 	}
 	x->bridged++;
