@@ -192,7 +192,7 @@ fuzz:
 	@$(MAKE) CC=$(CLANG) B=$(B)-fuzz SAN=address,undefined,fuzzer-no-link WARN=-w fuzzers
 	@for f in tests/fuzz/fuzz-*.c; do n=$$(basename $$f .c); c=$(B)-fuzz/corpus/$$n; mkdir -p $$c; \
 		echo "  FUZZ     $$n" && $(B)-fuzz/tests/fuzz/$$n -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
-		-verbosity=0 -print_final_stats=1 -artifact_prefix=$$c/../ $$c tests/fuzz/$${n#fuzz-} || exit 1; done
+		-verbosity=0 -print_final_stats=1 -artifact_prefix=$$c/../ $$c $$(ls -d tests/fuzz/$${n#fuzz-} 2>/dev/null) || exit 1; done
 fuzzers: $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz-*.c))
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(LIB)
 	$(call say,LD)
