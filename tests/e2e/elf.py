@@ -128,8 +128,8 @@ def endless_xz(mib):
 
 
 def bombs(so, debug_frame, debugdata, rng):
-    """(name, Elf) of files whose sections unpack to 4 GiB, whatever they say."""
-    streams = {ZLIB: endless_zlib(4096), ZSTD: endless_zstd(4096)}
+    """(name, Elf) of files whose sections unpack to 1 GiB, whatever they say."""
+    streams = {ZLIB: endless_zlib(1024), ZSTD: endless_zstd(1024)}
     for kind, stream in streams.items():
         for said in (65536, 250 * MIB, 1 << 40):
             content = struct.pack("<IIQQ", kind, 0, said, 1) + stream
@@ -141,7 +141,7 @@ def bombs(so, debug_frame, debugdata, rng):
                 yield f"bomb{section}.{kind}.{said}", elf
     elf = Elf(debugdata)
     elf.own_build_id(rng)
-    elf.replace(".gnu_debugdata", endless_xz(4096))
+    elf.replace(".gnu_debugdata", endless_xz(1024))
     yield "bomb.gnu_debugdata", elf
 
 
@@ -154,15 +154,15 @@ def sparse(so, rng):
 
 
 def large_tables(so, rng):
-    """Five million symbols, two million functions in .eh_frame without a table to search, names of 512 MiB."""
+    """4.5 million symbols, a million functions in .eh_frame without a table to search, names of 512 MiB."""
     elf = Elf(so)
     elf.own_build_id(rng)
     name = 1
     symbols = b"".join(struct.pack("<IBBHQQ", name + i % 7, 2, 0, 1, 0x1000 + i * 16, 16) for i in range(4096))
     h = elf.header(elf.index[".eh_frame"])
     frames = bytes(elf.data[h[4]:h[4] + h[5] - 4])
-    elf.replace(".symtab", symbols * 1220)
-    elf.replace(".eh_frame", frames * (80 * MIB // len(frames)))
+    elf.replace(".symtab", symbols * 1100)
+    elf.replace(".eh_frame", frames * (40 * MIB // len(frames)))
     elf.set_section(".strtab", len(elf.data), 512 * MIB)
     # The table of program headers, too: without the one for .eh_frame_hdr.
     phoff, phsize = elf.areas["phdr"]
