@@ -76,7 +76,8 @@ static bool has_build_id(int fd, uint64_t size, const struct file_identity *want
 	uint64_t at[2] = { 0, size > NOTE_SCAN ? size - NOTE_SCAN : 0 };
 	_cleanup_free_ uint8_t *buf = malloc(NOTE_SCAN);
 
-	if (!buf)
+	/* Files of procfs have no size, and reading some of them has effects. */
+	if (!size || !buf)
 		return false;
 	memcpy(note + 16, want->build_id, want->build_id_len);
 	for (size_t i = 0; i < ARRAY_SIZE(at); i++) {
@@ -257,20 +258,31 @@ static struct job *job_unref(struct job *j)
 }
 DEFINE_CLEANUP(struct job *, job_unref)
 
-/* Who lies in a debug file may spoil no names but of his own files. */
-static bool may_debug(const struct stat *st, const struct file_identity *f)
+/*
+ * Who lies in a debug file may spoil no names but of his own files. Its path may be a stranger's choice, or that of a
+ * parser that a stranger took over: by it neither must learn what is no ELF file, nor what others may not read, unless
+ * it is the author's own, who is somebody else outside of the process' root.
+ */
+static bool may_debug(int fd, const struct stat *st, const struct file_identity *f, bool own_root)
 {
 	uint64_t author = file_author(st);
+	char magic[4];
 
-	return author == 0 || author == f->author;
+	if (author != 0 && author != f->author)
+		return false;
+	if (!(st->st_mode & S_IROTH) && !(own_root && author == f->author))
+		return false;
+	return st->st_size > 0 && pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
+	       memcmp(magic, "\177ELF", sizeof(magic)) == 0;
 }
 
 /* Keeps fd when it is the file that was asked for. */
-static int check(int fd, const struct stat *st, const struct open_request *rq)
+static int check(int fd, const struct stat *st, const struct open_request *rq, bool own_root)
 {
 	if (fd < 0)
 		return fd;
-	if (rq->n_debug ? may_debug(st, &rq->identity) : file_is(fd, st, &rq->identity))
+	if (rq->n_debug ? may_debug(fd, st, &rq->identity, own_root)
+			: file_is(fd, st, &rq->identity))
 		return fd;
 	close_fd(fd);
 	return -ESTALE;
@@ -286,9 +298,9 @@ static int try_process(const struct open_request *rq, uint32_t pid, bool mapped,
 	if (mapped)
 		path_fd = open_mapped(pid_fd, rq->start, rq->end);
 	if (path_fd >= 0)
-		fd = check(open_regular(path_fd, ret), ret, rq);
+		fd = check(open_regular(path_fd, ret), ret, rq, true);
 	if (fd < 0 && rq->path)
-		fd = check(open_in_root(pid_fd, rq->path, ret), ret, rq);
+		fd = check(open_in_root(pid_fd, rq->path, ret), ret, rq, true);
 	return fd;
 }
 
@@ -303,7 +315,7 @@ static int open_anywhere(const struct open_request *rq)
 	if (fd >= 0 || !rq->path)
 		return fd;
 	path_fd = open(rq->path, O_PATH | O_CLOEXEC);
-	return path_fd < 0 ? negative_errno() : check(open_regular(path_fd, &st), &st, rq);
+	return path_fd < 0 ? negative_errno() : check(open_regular(path_fd, &st), &st, rq, false);
 }
 
 /* The first debug file that is there. */

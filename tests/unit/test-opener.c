@@ -302,9 +302,10 @@ static void test_deadline_met(void **state)
 	assert_true(ask(o, NULL, &id, NSEC_PER_SEC) < 0);
 }
 
-static int ask_debug(struct opener *o, const char *paths, size_t n, size_t *ret_which)
+static int ask_debug(struct opener *o, pid_t pid, const char *paths, size_t n, size_t *ret_which)
 {
 	struct open_request rq = { .proc_fd = proc_fd,
+				   .pids = { (uint32_t)pid },
 				   .path = paths,
 				   .identity = { .ino = 1, .author = 1000 },
 				   .n_debug = n };
@@ -320,12 +321,17 @@ static void test_debug_file(void **state)
 	static const struct {
 		uid_t owner;
 		mode_t mode;
-		int result;
+		const char *text;
+		int elsewhere, in_own_root;
 	} cases[] = {
-		{ 0, 0644, 0 },
-		{ 1000, 0644, 0 },
-		{ 1001, 0644, -ESTALE },
-		{ 0, 0666, -ESTALE },
+		{ 0, 0644, "\177ELF", 0, 0 },
+		{ 1000, 0644, "\177ELF", 0, 0 },
+		{ 1001, 0644, "\177ELF", -ESTALE, -ESTALE },
+		{ 0, 0666, "\177ELF", -ESTALE, -ESTALE },
+		{ 0, 0600, "\177ELF", -ESTALE, -ESTALE },
+		{ 1000, 0600, "\177ELF", -ESTALE, 0 },
+		{ 0, 0644, "root:x:", -ESTALE, -ESTALE },
+		{ 1000, 0644, "", -ESTALE, -ESTALE },
 	};
 	_cleanup_(opener_unref_p) struct opener *o = NULL;
 	char paths[256], *path;
@@ -333,24 +339,26 @@ static void test_debug_file(void **state)
 	int n;
 
 	assert_int_equal(opener_new(as_process, &o), 0);
-	put("debug", "x", 1);
+	put("program", "\177ELF", 4);
 	n = snprintf(paths, sizeof(paths), "%s/absent", dir) + 1;
 	path = paths + n;
 	n += snprintf(path, sizeof(paths) - (size_t)n, "%s/debug", dir) + 1;
 	snprintf(paths + n, sizeof(paths) - (size_t)n, "%s/program", dir);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		put("debug", cases[i].text, strlen(cases[i].text));
 		if (chown(path, cases[i].owner, cases[i].owner) < 0)
 			skip();
 		assert_int_equal(chmod(path, cases[i].mode), 0);
-		assert_int_equal(ask_debug(o, paths, 2, &which), cases[i].result);
+		assert_int_equal(ask_debug(o, 0, paths, 2, &which), cases[i].elsewhere);
 		assert_int_equal(which, 1);
+		assert_int_equal(ask_debug(o, getpid(), paths, 2, &which), cases[i].in_own_root);
 	}
 	/* The first that may be it. */
-	assert_int_equal(ask_debug(o, paths, 3, &which), 0);
+	assert_int_equal(ask_debug(o, 0, paths, 3, &which), 0);
 	assert_int_equal(which, 2);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkfifo(path, 0644), 0);
-	assert_int_equal(ask_debug(o, paths, 2, &which), -EMEDIUMTYPE);
+	assert_int_equal(ask_debug(o, 0, paths, 2, &which), -EMEDIUMTYPE);
 	assert_int_equal(unlink(path), 0);
 }
 
