@@ -43,6 +43,11 @@ ask futex lock_orders
 if [ -d /truth ]; then
 	/bin/busybox killall demo sysprofd
 	/bin/test-truth-live /truth && echo "truth ok"
+	for t in /unit/*; do
+		$t > /tmp/unit 2>&1
+		echo "unit $? $t"
+		/bin/busybox grep -E '^.  (ERROR|LINE)' /tmp/unit
+	done
 fi
 echo "end"
 /bin/busybox poweroff -f

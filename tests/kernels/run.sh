@@ -9,6 +9,8 @@ build=${1:-build}
 here=$(cd "$(dirname "$0")" && pwd)
 series=(${KERNELS:-5.10 6.1 6.12 7 6.12/arm64})
 boot_limit=${KERNEL_TIMEOUT:-400}
+# What only another machine can tell: its code paths, its registers, its system calls.
+foreign_tests=(test-truth-live test-blob test-sandbox test-unwind-live)
 mkdir -p "$build/kernels"
 root=$(cd "$build/kernels" && pwd)
 # shellcheck source=tests/kernels/debian.sh
@@ -51,7 +53,7 @@ cross_build()
 	# shellcheck disable=SC2086
 	fetch_root "$sysroot" $libraries busybox-static perl-base || return 1
 	env -u MAKEFLAGS -u MAKELEVEL make -C "$here/../.." -j"$(nproc)" B="$(realpath -m "$built")" CROSS="$cross" SYSROOT="$sysroot" \
-		all demo kernel-check "$(realpath -m "$built")/tests/unit/test-truth-live" >"$root/build-$arch.log" 2>&1
+		all demo kernel-check "${foreign_tests[@]/#/$(realpath -m "$built")/tests/unit/}" >"$root/build-$arch.log" 2>&1
 }
 
 # ---- what runs on them ---------------------------------------------------------------------------------
@@ -142,13 +144,14 @@ is_true() # log
 		END { print same " of " stops " stacks of " n " programs as libdw has them" }')
 	facts+="; $same"
 	grep -aq '^truth ok' "$1" || missing+=" truth"
+	[ "$(grep -ac '^unit 0 ' "$1")" = $((${#foreign_tests[@]} - 1)) ] || missing+=" unit-tests"
 }
 
 # What explains a failure: what kernel and daemon said, and the first lines of each answer.
 evidence() # log
 {
 	grep -aE '^log |^daemon |Kernel panic|BUG:|WARNING:' "$1" | tail -n 60
-	grep -aE '^truth|libdw:|ours|stops:|LINE' "$1" | cut -c1-1000 | tail -n 40
+	grep -aE '^truth|^unit|libdw:|ours|stops:|LINE|ERROR' "$1" | cut -c1-1000 | tail -n 40
 	grep -aE '^(top|asked|status) ' "$1" | awk '$1 != "top" || seen[$2]++ < 12' | tail -n 80
 }
 

@@ -24,10 +24,13 @@ truth_program() # name, command
 
 make_truth()
 {
-	local gcc=${cross}gcc
+	local gcc=${cross}gcc test
 	mkdir -p "$tree/truth" "$tree/lib/truth"
-	cp "$built/tests/unit/test-truth-live" "$tree/bin/" && copy_libraries "$tree/bin/test-truth-live" || return 1
-	"${cross}strip" "$tree/bin/test-truth-live"
+	for test in "${foreign_tests[@]}"; do
+		install -s --strip-program="${cross}strip" -Dt "$tree/unit" "$built/tests/unit/$test" &&
+			copy_libraries "$tree/unit/$test" || return 1
+	done
+	mv "$tree/unit/test-truth-live" "$tree/bin/"
 	truth_build gcc "signal variable plt" "$gcc" -O2 || return 1
 	truth_build gcc-O0 signal "$gcc" -O0 -no-pie || return 1
 	truth_build gcc-signed "signal deep tall" "$gcc" -O2 -mbranch-protection=standard || return 1

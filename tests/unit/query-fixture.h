@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 
 #include "../bpf/sysprofd.h"
 #include "query/query.h"
@@ -147,8 +148,8 @@ static inline void calls(struct bucket *b, struct who w, uint32_t key, uint64_t 
 }
 
 #define NATIVE(nr, err) SYSCALL_KEY(SYSCALL_ABI_NATIVE, nr, err)
-#define NR_READ 0
-#define NR_GETPID 39
+#define NR_READ SYS_read
+#define NR_GETPID SYS_getpid
 
 /* ---- questions ------------------------------------------------------------------------------------------- */
 

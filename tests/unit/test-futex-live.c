@@ -172,6 +172,7 @@ static void outcomes(void *arg)
 		 &t->shared);
 }
 
+#ifdef __x86_64__
 static bool seen_in(const struct slice *s, pid_t tgid, const void *address, const void *function)
 {
 	for (size_t i = 0; i < s->n_futex; i++) {
@@ -184,6 +185,7 @@ static bool seen_in(const struct slice *s, pid_t tgid, const void *address, cons
 	}
 	return false;
 }
+#endif
 
 static void test_outcomes(void **state)
 {

@@ -7,6 +7,7 @@
 
 #include <bpf/bpf.h>
 
+#include "../bpf/regs.h"
 #include "base/clock.h"
 #include "collect/walk.h"
 #include "unwind/pool.h"
@@ -373,7 +374,6 @@ static void test_base_register(void **state)
 	assert_int_equal(x.end, WALK_UNSUPPORTED);
 	assert_int_equal(x.n, 2);
 }
-#endif
 
 static void signal_rows(struct table_builder *b)
 {
@@ -397,7 +397,6 @@ static void signal_rows(struct table_builder *b)
 /* What a signal interrupted: its registers are all known, and nothing is subtracted from its address. */
 static void test_signal_frames(void **state)
 {
-#ifdef __x86_64__
 	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(0);
 	struct unwinder_region r = { BASE, BASE + 0x1000, 0x1000, 7, UNWINDER_FILE };
 	struct walker w = {};
@@ -413,7 +412,8 @@ static void test_signal_frames(void **state)
 	walk(u, &w, AT(0x210), 10, 0, &x);
 	assert_int_equal(x.end, WALK_COMPLETE);
 	assert_int_equal(x.n, 4);
-	assert_int_equal(x.ips[2], AT(0x401)); /* of which the byte before is meant */
+	assert_int_equal(x.ips[1], AT(0x301)); /* of both the byte before is meant */
+	assert_int_equal(x.ips[2], AT(0x401));
 	assert_int_equal(x.ips[3], AT(0x110));
 	/* r10 holds the CFA; the handler ran on another stack, above. */
 	w.stack[16 + 16] = AT(0x510);
@@ -424,10 +424,44 @@ static void test_signal_frames(void **state)
 	assert_int_equal(x.end, WALK_COMPLETE);
 	assert_int_equal(x.n, 4);
 	assert_int_equal(x.ips[3], AT(0x110));
-#else
-	skip();
-#endif
 }
+#else
+static void link_rows(struct table_builder *b)
+{
+	add(b, 0x100, (struct unwind_rule){ .cfa = UNWIND_END });
+	add(b, 0x200, none); /* as the vDSO */
+	add(b, 0x300, by_sp(16, 0));
+}
+
+/* Code that nothing is known of, at the leaf: with a frame of its own, and without. */
+static void test_link_register(void **state)
+{
+	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(0);
+	struct unwinder_region r = { BASE, BASE + 0x1000, 0x1000, 7, UNWINDER_FILE };
+	static const struct {
+		uint64_t lr, n, caller;
+	} cases[] = {
+		{ AT(0x310), 3, AT(0x310) }, /* it has none */
+		{ AT(0x110), 2, AT(0x110) }, /* it has made the record */
+		{ AT(0x220), 2, AT(0x110) }, /* what it called has returned there */
+	};
+	uint64_t regs[REGS_WORDS] = {};
+	struct walker w = { .regs = regs };
+	struct walk_result x;
+
+	put(u, 1, &r, 1);
+	answer(u, 7, make_table(0x1000, link_rows));
+	w.stack[101] = AT(0x110); /* the caller's frame, 16 bytes from 100 on */
+	w.stack[111] = AT(0x110); /* the frame record */
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		regs[REGS_LR] = cases[i].lr;
+		walk(u, &w, AT(0x210), 100, 110, &x);
+		assert_int_equal(x.end, WALK_COMPLETE);
+		assert_int_equal(x.n, cases[i].n);
+		assert_int_equal(x.ips[1], cases[i].caller);
+	}
+}
+#endif
 
 /* ---- many of all ------------------------------------------------------------------------------------- */
 
@@ -751,9 +785,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pool),	      cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_walks),	      cmocka_unit_test(test_signal_frames),
+		cmocka_unit_test(test_walks),
 #ifdef REGS_BASE
-		cmocka_unit_test(test_base_register),
+		cmocka_unit_test(test_signal_frames), cmocka_unit_test(test_base_register),
+#else
+		cmocka_unit_test(test_link_register),
 #endif
 		cmocka_unit_test(test_large_table),   cmocka_unit_test(test_many_mappings),
 		cmocka_unit_test(test_files),	      cmocka_unit_test(test_budget),
