@@ -186,11 +186,27 @@ static bool is_sp_usual(const struct where *w)
 	return w->kind == WHERE_UNSPECIFIED || (w->kind == WHERE_VALUE && !w->off);
 }
 
+/*
+ * Where the kernel's signal frame is described: x86-64 finds the stack pointer in its sigcontext, arm64 begins with the
+ * frame record. The augmentation alone says less: functions that throw out of signal handlers have it too, and those that
+ * change stacks (OCaml), with rules as any other.
+ */
+static bool is_kernel_frame(const struct cfi_cie *cie, const struct cfa *c)
+{
+	const struct cfi_machine *m = cie->machine;
+
+	if (!cie->signal)
+		return false;
+	if (m->number == EM_X86_64)
+		return c->kind == CFA_DEREF && c->reg == m->sp && c->off == 160 && !c->add;
+	return c->kind == CFA_REGISTER && c->reg == m->fp && !c->off;
+}
+
 static struct unwind_rule rule_of(const struct cfi_cie *cie, const struct cfi_state *s)
 {
 	struct unwind_rule rule = {};
 
-	if (cie->signal)
+	if (is_kernel_frame(cie, &s->cfa))
 		return (struct unwind_rule){ .cfa = UNWIND_SIGNAL };
 	if (s->where[TRACK_RA].kind == WHERE_UNDEFINED)
 		return (struct unwind_rule){ .cfa = UNWIND_END };

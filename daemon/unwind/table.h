@@ -18,7 +18,7 @@
 #include "base/util.h"
 
 #define TABLE_MAGIC 0x31656c6261746e75ULL /* "untable1" */
-#define TABLE_VERSION 6 /* of this layout and of the rules that the compiler makes */
+#define TABLE_VERSION 7 /* of this layout and of the rules that the compiler makes */
 #define TABLE_SEGMENTS_MAX 16
 #define TABLE_BYTES_MAX (64ULL << 20)
 #define TABLE_REGISTERS 32 /* DWARF's numbers of registers that a rule may name lie below */
