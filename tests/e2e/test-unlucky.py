@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs that other profilers show without names, or with wrong ones, all beside each other under one daemon."""
+import contextlib
 import ctypes
 import os
 import shutil
@@ -231,6 +232,59 @@ def test_waits_where_threads_are_cancelled(t):
         assert mine, (name, found[:5])
         below = "main" if name == "in_write" else "start"
         assert all(f[f.index(name) - 1] == below for f, _ in mine), mine
+
+
+def make_container():
+    """A cgroup as a container has it, or None where there can be none."""
+    for root in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup"):
+        path = os.path.join(root, "docker", f"{os.getpid():064x}")
+        if os.path.exists(os.path.join(root, "cgroup.procs")):
+            os.makedirs(path)
+            return path
+    raise Skip("no cgroups here")
+
+
+def remove_container(path, p):
+    p.kill()
+    p.wait()
+    wait_for(lambda: open(os.path.join(path, "cgroup.procs")).read(), lambda text: not text)
+    os.rmdir(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(path))
+
+
+def test_short_lived_in_a_container(t):
+    """Processes of 20 ms: all of them are the container's."""
+    program_ = build(t, "boxed", source="""
+#include <time.h>
+int main() { volatile long sink = 0; while (clock() < 20000) sink++; return 0; }
+""")
+    d, path = t.daemon({"collect": {"on-cpu-rate": "997"}}), make_container()
+    p = t.spawn("sh", "-c", f"echo $$ > {path}/cgroup.procs; while :; do {program_}; done")
+    try:
+        ask = ("--by", "container", "--filter", "comm=boxed", "--since", f"@{time.time() + 1:.3f}")
+        time.sleep(2)
+        rows = wait_for(lambda: d.top(*ask)["rows"], lambda rows: sum(r["self"] for r in rows) > 5e8)
+    finally:
+        remove_container(path, p)
+    mine = sum(r["self"] for r in rows if r["name"] == os.path.basename(path))
+    assert mine > 0.95 * sum(r["self"] for r in rows) > 0, rows
+
+
+def test_threads_of_the_kernel(t):
+    """They have neither user stack nor binary, and are there all the same."""
+    d = t.daemon({"collect": {"on-cpu-rate": "997"}})
+    out = os.path.join(t.directory, "file")
+    p = t.spawn("sh", "-c", f"while :; do dd if=/dev/zero of={out} bs=1M count=16 conv=fsync 2>/dev/null; done")
+
+    def ask():
+        return [r for r in d.top("--by", "process")["rows"] if r["name"].startswith(("kworker/", "jbd2/"))]
+
+    rows = wait_for(ask, lambda rows: rows)
+    p.kill()
+    assert rows, d.top("--by", "process")["rows"]
+    for frames, _ in stacks(d, t, 60, "--filter", f"pid={rows[0]['pid']}"):
+        assert not any(f.startswith("[") for f in frames), frames
 
 
 def load_program():

@@ -264,7 +264,7 @@ static void many_offsets(void **state)
 
 	for (uint64_t i = 0; i < 2000; i++)
 		last = add_frame(f, self, offset + i);
-	assert_int_equal(name_all(f, 20), 0);
+	assert_int_equal(name_all(f, 120), 0);
 	for (uint32_t i = 1; i <= last; i++)
 		assert_true(is_final(f, i));
 	assert_int_equal(stats(f).requests, 8);
