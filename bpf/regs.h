@@ -38,6 +38,11 @@
 	{                                                                \
 		9, 8, 7, 6, 3, 2, 1, 0, 14, 13, 4, 5, 12, 10, 11, 19, 16 \
 	}
+/* add $SIZE, %rsp; ret: as it is read from memory, with a size below 128 */
+#define FRAME_DROP 0xc300c48348ULL
+#define FRAME_DROP_MASK 0xff80ffffffULL
+#define FRAME_DROP_BYTES 5
+#define FRAME_DROP_SIZE(code) ((code) >> 24 & 0x7f)
 #elif defined(__TARGET_ARCH_arm64) || (!defined(__bpf__) && defined(__aarch64__))
 #define REGS_WORDS 34
 #define REGS_FP 29

@@ -15,7 +15,7 @@
  *
  * One frame: the rule for its address is found (memo, or mapping, index, leaf), its address is appended, and the
  * rule gives the registers of its caller. Where the code has no row, the frame pointer is followed instead, for this
- * frame alone.
+ * frame alone; not where code that was made at run time shows how it returns.
  *
  * What is looked up for a caller is the byte before its return address: a call that never returns may be the last
  * instruction of its function. Not so for the leaf, nor for what a signal interrupted: there the address is that of
@@ -629,6 +629,26 @@ static __always_inline u8 lack_end(int lack)
 	}
 }
 
+#ifdef FRAME_DROP
+/*
+ * Code that was made at run time has no table, but what it does after a call is there to be read. Where that is dropping
+ * its frame and returning, as in the trampolines of Python, the caller is known. 1 when the walk is over; -1: it is not.
+ */
+WALK_FN int walk_trampoline(u32 slot)
+{
+	struct scratch *s = scratch_at(slot);
+	u64 code = 0, frame, ip;
+
+	if (!s || s->walk.exact || walk_read(&code, FRAME_DROP_BYTES, s->walk.ip) ||
+	    (code & FRAME_DROP_MASK) != FRAME_DROP)
+		return -1;
+	frame = FRAME_DROP_SIZE(code);
+	if (frame & 7 || walk_read(&ip, sizeof(ip), s->walk.sp + frame))
+		return -1;
+	return walk_arrive(s, ip, s->walk.sp + frame + 8, s->walk.fp);
+}
+#endif
+
 /* One frame. 1 when the walk is over; rec.walk_end says why. */
 WALK_FN int walk_step(u32 slot)
 {
@@ -662,6 +682,13 @@ WALK_FN int walk_step(u32 slot)
 	}
 	if (why != WALK_NO_ROW && why != WALK_RUNTIME_CODE && !s->walk.doubtful && unwinding)
 		s->walk.doubtful = why;
+#ifdef FRAME_DROP
+	if (why == WALK_RUNTIME_CODE) {
+		r = walk_trampoline(slot);
+		if (r >= 0)
+			return r;
+	}
+#endif
 #ifdef REGS_LR
 	if (!walk_link(slot))
 		return 0;

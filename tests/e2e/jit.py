@@ -24,6 +24,10 @@ def program(text):
     return [sys.executable, "-c", f"import sys; sys.path.insert(0, {HERE!r}); from jit import *\n" + text]
 
 
+# As python -X perf makes it for each function: calls its fourth argument, and has no frame pointer.
+TRAMPOLINE = bytes.fromhex("f30f1efa4883ec08ffd14883c408c3")
+
+
 class Memory:
     """Room for functions at fixed places."""
 
@@ -45,6 +49,17 @@ class Memory:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             f(3000000)
+
+
+    def fill_through_trampoline(self, seconds, i=0):
+        """memset() is called by code without a frame pointer."""
+        self.map[i * SIZE:i * SIZE + len(TRAMPOLINE)] = TRAMPOLINE
+        libc = ctypes.CDLL(None)
+        room = ctypes.create_string_buffer(1 << 22)
+        f = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)(self.address(i))
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            f(ctypes.addressof(room), 1, len(room), ctypes.cast(libc.memset, ctypes.c_void_p))
 
 
 def map_path(pid=None):

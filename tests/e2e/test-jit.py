@@ -2,6 +2,7 @@
 """Code that is made at run time gets its names from the maps of those who make it, and from nobody else's."""
 import contextlib
 import os
+import platform
 
 from harness import main, wait_for
 from jit import map_path, program
@@ -74,6 +75,28 @@ def test_maps(t):
         assert everything.get(f"container_{i}"), everything
     # None by address.
     assert not [n for n in everything if "+0x" in n], everything
+
+
+def test_trampolines(t):
+    """Below code that drops its frame behind a call, as that of python -X perf, stacks go on to their roots."""
+    if platform.machine() != "x86_64":
+        return
+    d = t.daemon(FAST)
+    p = t.spawn(*program('m = Memory(); write(m.line("py::f:f.py")); m.fill_through_trampoline(100)'))
+    out = f"{t.directory}/stacks"
+
+    def whole():
+        d.ctl("flame", "--format", "folded", "-o", out, "--filter", f"pid={p.pid}")
+        with open(out, encoding="utf-8") as f:
+            return [s for s in f if ";_start;" in s and ";py::f:f.py;" in s]
+
+    try:
+        # Until the tables of its binaries are there, stacks are incomplete.
+        assert wait_for(whole, bool)
+    finally:
+        p.kill()
+        p.wait()
+        remove_maps([p])
 
 
 def test_history_keeps_its_names(t):
