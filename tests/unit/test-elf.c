@@ -152,6 +152,35 @@ static void sizes_and_gaps(void **state)
 	expect_at("sizes", UINT64_MAX, "");
 }
 
+/* Behind the end of what a stripped libc exports, its own functions have no name, such as what calls main(). */
+static void gaps_of_libc(void **state)
+{
+	_cleanup_(elf_table_free_p) struct elf_table *t = NULL;
+	char line[512], symbol[256], name[ELF_NAME_MAX];
+	_cleanup_close_ int fd = -1;
+	unsigned long start, size;
+	unsigned gaps = 0;
+	FILE *f;
+
+	must(run(
+		"strip -o libc $(gcc -print-file-name=libc.so.6) && nm -D -S --defined-only libc | "
+		"awk '$3 ~ /^[TW]$/ { sub(/@.*/, \"\", $4); print $1, $2, $4 }' >exports"));
+	fd = open_file("libc", O_RDONLY);
+	assert_int_equal(elf_table_new(fd, -1, ELF_WANT_CODE, &t), 0);
+	snprintf(line, sizeof(line), "%s/exports", dir);
+	f = fopen(line, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		assert_int_equal(sscanf(line, "%lx %lx %255s", &start, &size, symbol), 3);
+		if (elf_table_find(t, fd, -1, to_offset(fd, start + size), name) == 1)
+			assert_string_not_equal(name, symbol);
+		else
+			gaps++;
+	}
+	fclose(f);
+	assert_true(gaps > 10);
+}
+
 static void aliases(void **state)
 {
 	static const char *const source[] = {
@@ -615,6 +644,7 @@ int main(void)
 		cmocka_unit_test(linkers_and_layouts),
 		cmocka_unit_test(prelinked_library),
 		cmocka_unit_test(sizes_and_gaps),
+		cmocka_unit_test(gaps_of_libc),
 		cmocka_unit_test(aliases),
 		cmocka_unit_test(folded_bodies),
 		cmocka_unit_test(cold_parts),

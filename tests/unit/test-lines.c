@@ -160,7 +160,8 @@ static void expect_lines(const char *file, const char *debug, const char *truth,
 static void as_addr2line(void **state)
 {
 	static const char *const builds[] = {
-		"gcc -g", "gcc -g -gdwarf-4", "gcc -g -gz=zlib", "clang -g", "clang -g -gdwarf-4",
+		"gcc -g",   "gcc -g -gdwarf-4",	  "gcc -g -gz=zlib",
+		"clang -g", "clang -g -gdwarf-4", "clang -g1",
 	};
 
 	write_file("lib.c", source);
@@ -327,6 +328,25 @@ static void incomplete(void **state)
 			ask(&k, to_offset(k.program.fd, at), "outer", &out);
 		asked_done(&k);
 	}
+}
+
+/* What is wrong with one unit, the first, costs the other nothing. */
+static void one_damaged_unit(void **state)
+{
+	_cleanup_close_ int fd = -1;
+	uint8_t noise[16];
+
+	write_file("lib.c", source);
+	write_file("more.c", "int more(int x) { return x * 7 + 1; }\n");
+	must(run("gcc -g -O1 -shared -fPIC more.c lib.c -o lib && cp lib whole && "
+		 "objcopy -O binary --only-section=.debug_info --set-section-flags "
+		 ".debug_info=alloc lib info"));
+	fd = open_file("info", O_RDWR);
+	memset(noise, 0xff, sizeof(noise));
+	/* Behind its header. */
+	assert_int_equal(pwrite(fd, noise, sizeof(noise), 12), sizeof(noise));
+	must(run("objcopy --update-section .debug_info=info lib"));
+	expect_lines("lib", NULL, "whole", "outer", "outer");
 }
 
 /* ---- in the stacks of a bucket --------------------------------------------------------------------- */
@@ -512,17 +532,12 @@ static void without_dwarf(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(as_addr2line),
-		cmocka_unit_test(names_of_cxx),
-		cmocka_unit_test(in_the_debug_file),
-		cmocka_unit_test(incomplete),
-		cmocka_unit_test(expands_stacks),
-		cmocka_unit_test(without_dwarf),
-		cmocka_unit_test(split),
-		cmocka_unit_test(deduplicated),
-		cmocka_unit_test(parts_are_found),
-		cmocka_unit_test(compressed),
-		cmocka_unit_test(unpacks_in_the_sandbox),
+		cmocka_unit_test(as_addr2line),	     cmocka_unit_test(names_of_cxx),
+		cmocka_unit_test(in_the_debug_file), cmocka_unit_test(incomplete),
+		cmocka_unit_test(one_damaged_unit),  cmocka_unit_test(expands_stacks),
+		cmocka_unit_test(without_dwarf),     cmocka_unit_test(split),
+		cmocka_unit_test(deduplicated),	     cmocka_unit_test(parts_are_found),
+		cmocka_unit_test(compressed),	     cmocka_unit_test(unpacks_in_the_sandbox),
 	};
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
