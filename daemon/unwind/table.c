@@ -5,8 +5,6 @@
 #include "base/io.h"
 #include "unwind/table.h"
 
-#define SEGMENT_SLACK 0x10000 /* the largest page: what a mapping may show before the segment */
-
 uint64_t table_size(uint64_t n_segments, uint64_t n_rules, uint64_t n_nodes)
 {
 	return sizeof(struct table) + n_nodes * UNWIND_NODE_SIZE +
@@ -201,29 +199,6 @@ int table_check(const void *data, size_t size)
 }
 
 /* ---- finding ----------------------------------------------------------------------------------- */
-
-/*
- * The kernel maps whole pages: what an executable mapping shows may begin before its segment. A segment that holds
- * the offset comes first, then the nearest one behind.
- */
-int table_pc(const struct table *t, uint64_t offset, uint32_t *ret)
-{
-	const struct table_segment *s = table_segments(t), *near = NULL;
-
-	for (uint32_t i = 0; i < t->n_segments; i++) {
-		if (offset >= s[i].offset && offset - s[i].offset < s[i].size) {
-			*ret = (uint32_t)(s[i].pc + (offset - s[i].offset));
-			return 0;
-		}
-		if (offset < s[i].offset && s[i].offset - offset < SEGMENT_SLACK &&
-		    s[i].offset - offset <= s[i].pc && (!near || s[i].offset < near->offset))
-			near = &s[i];
-	}
-	if (!near)
-		return -ENOENT;
-	*ret = (uint32_t)(near->pc - (near->offset - offset));
-	return 0;
-}
 
 static const struct unwind_leaf *find_leaf(const struct table *t, uint32_t pc)
 {

@@ -61,8 +61,6 @@ int table_check(const void *data, size_t size);
 /* Reads and checks a table of so many bytes at the beginning of a regular file. Results as above, -ENOMEM, or why not. */
 int table_read(int fd, uint64_t bytes, struct table **ret);
 
-/* The table pc of a file offset that an executable mapping shows, or -ENOENT. */
-int table_pc(const struct table *t, uint64_t offset, uint32_t *ret);
 /* The rule in force there, as the walker finds it; rule 0 where there is none. */
 const struct unwind_rule *table_find(const struct table *t, uint32_t pc);
 

@@ -279,33 +279,6 @@ static void limits(void **state)
 	assert_int_equal(table_add_segment(b, &s), -EFBIG);
 }
 
-static void offsets(void **state)
-{
-	_cleanup_(table_builder_free_p) struct table_builder *b = NULL;
-	static const struct table_segment s[] = { { 0x1660, 0x400, 0x660 },
-						  { 0x8000, 0x2000, 0x5000 } };
-	static const struct unwind_rule rule = { .cfa = UNWIND_SP };
-	_cleanup_free_ struct table *t = NULL;
-	uint32_t pc = 7;
-
-	assert_int_equal(table_builder_new(62, 0, &b), 0);
-	assert_int_equal(table_add_segment(b, &s[0]), 0);
-	assert_int_equal(table_add_segment(b, &s[1]), 0);
-	assert_int_equal(table_add_row(b, 0x700, &rule), 0);
-	assert_int_equal(table_finish(b, &t), 0);
-	assert_int_equal(table_pc(t, 0x1660, &pc), 0);
-	assert_int_equal(pc, 0x660);
-	assert_int_equal(table_pc(t, 0x1000, &pc), 0); /* the page where the segment begins */
-	assert_int_equal(pc, 0);
-	assert_int_equal(table_pc(t, 0x7000, &pc), 0); /* behind the first, before the second */
-	assert_int_equal(pc, 0x4000);
-	assert_int_equal(table_pc(t, 0x9fff, &pc), 0);
-	assert_int_equal(pc, 0x6fff);
-	assert_int_equal(table_pc(t, 0xfff, &pc), -ENOENT); /* before table pc 0 */
-	assert_int_equal(table_pc(t, 0xa000, &pc), -ENOENT);
-	assert_int_equal(pc, 0x6fff);
-}
-
 /* ---- damage ------------------------------------------------------------------------------------ */
 
 /* Every path through a table that was believed; the sanitizer watches the memory. */
@@ -384,7 +357,6 @@ int main(void)
 		cmocka_unit_test(deep),
 		cmocka_unit_test(gaps),
 		cmocka_unit_test(limits),
-		cmocka_unit_test(offsets),
 		cmocka_unit_test(damage),
 	};
 
