@@ -23,6 +23,7 @@ _sysprofctl()
 	--type) mapfile -t COMPREPLY < <(compgen -W 'on-cpu off-cpu syscalls futex' -- "$cur") ;;
 	--by) mapfile -t COMPREPLY < <(compgen -W 'function process thread unit container pod binary stack
 		cause syscall lock' -- "$cur") ;;
+	--names) mapfile -t COMPREPLY < <(compgen -W 'full short' -- "$cur") ;;
 	--sort) mapfile -t COMPREPLY < <(compgen -W 'self total' -- "$cur") ;;
 	--since | --until) mapfile -t COMPREPLY < <(compgen -W 'now today yesterday -5min -1h' -- "$cur") ;;
 	--format)
@@ -48,12 +49,12 @@ _sysprofctl_word()
 	'') options="$3 --version" ;;
 	status | types) options='--format' ;;
 	stacks) options='-n --format' ;;
-	top) options="$selection --by -n --sort --format" ;;
-	flame) options="$selection -o --format" ;;
+	top) options="$selection --by -n --sort --names --format" ;;
+	flame) options="$selection -o --names --format" ;;
 	series) options="$selection --by --step -n --format" ;;
 	labels) options="$4 $selection -n --format" ;;
 	watch) options='--type --filter --format' ;;
-	record) options='-F -d -o --filter --format' ;;
+	record) options='-F -d -o --filter --names --format' ;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$options --socket --help" -- "$2")
 }

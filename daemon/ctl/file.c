@@ -8,6 +8,7 @@
 #include "ctl/text.h"
 #include "export/caption.h"
 #include "export/escape.h"
+#include "export/short-name.h"
 #include "export/wire.h"
 
 static void unlink_p(char **path)
@@ -125,6 +126,8 @@ int file_write_profile(const struct options *o, const Sysprofd__V1__Profile *m,
 	}
 	make_title(o, p, host, &title);
 	r = strbuf_error(&title);
+	if (r >= 0 && o->short_names)
+		r = short_names(p->dict);
 	if (r >= 0)
 		r = export_profile(p, o->format, title.data, &bytes);
 	if (r >= 0)

@@ -33,7 +33,9 @@ static const char file_help[] =
 	"                      .folded   text: process;root;...;leaf N\n"
 	"                      .pb.gz    pprof\n"
 	"                      .json     speedscope\n"
-	"  --format FORMAT   svg, html, folded, pprof or speedscope, whatever the ending is\n";
+	"  --format FORMAT   svg, html, folded, pprof or speedscope, whatever the ending is\n"
+	"  --names FORM      full (default) or short: without template and type arguments and\n"
+	"                    parameters\n";
 
 static const char tail_help[] =
 	"\n"
@@ -78,8 +80,9 @@ static const struct {
 			     "  What the daemon does, what it lost and why, what it costs.\n"
 			     "  seen = stored + lost for every collector.\n",
 			     false, true, false, "" },
-	[COMMAND_TOP] = { "top [--by DIMENSION] [-n N] [--sort self|total] [SELECTION] [--format "
-			  "text|json]\n"
+	[COMMAND_TOP] = { "top [--by DIMENSION] [-n N] [--sort self|total] [--names full|short] "
+			  "[SELECTION]\n"
+			  "      [--format text|json]\n"
 			  "  The heaviest rows of a selection. Self is what a row did itself, "
 			  "total\n"
 			  "  includes what it called; recursion counts once. Off-CPU totals are "
@@ -91,7 +94,10 @@ static const struct {
 			  "                    unit, container, pod, binary, stack, cause, "
 			  "syscall, lock\n"
 			  "  -n N              so many rows; default: 20, at most 10000\n"
-			  "  --sort ORDER      self (default) or total\n" },
+			  "  --sort ORDER      self (default) or total\n"
+			  "  --names FORM      full (default) or short: without template and type "
+			  "arguments and\n"
+			  "                    parameters\n" },
 	[COMMAND_FLAME] = { "flame -o FILE [SELECTION] [--format "
 			    "svg|html|folded|pprof|speedscope]\n"
 			    "  All stacks of a selection. Weights are nanoseconds, or calls for "

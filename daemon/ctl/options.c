@@ -165,6 +165,14 @@ static int set_format(struct options *o, const char *v, struct strbuf *error)
 	return 0;
 }
 
+static int set_names(struct options *o, const char *v, struct strbuf *error)
+{
+	if (!streq(v, "full") && !streq(v, "short"))
+		return bad(error, "--names", v, "full or short");
+	o->short_names = streq(v, "short");
+	return 0;
+}
+
 static int set_file_format(struct options *o, const char *v, struct strbuf *error)
 {
 	int format = export_format_from_name(v);
@@ -256,6 +264,7 @@ static const struct option_row {
 	{ "rows", 'n', false, IN(TOP) | IN(SERIES) | IN(LABELS) | IN(STACKS), set_rows },
 	{ "sort", 0, false, IN(TOP), set_sort },
 	{ "step", 0, false, IN(SERIES), set_step },
+	{ "names", 0, false, IN(TOP) | FILE_COMMANDS, set_names },
 	{ "format", 0, false, TEXT_COMMANDS, set_format },
 	{ "format", 0, false, FILE_COMMANDS, set_file_format },
 	{ "output", 'o', false, FILE_COMMANDS, set_output },
@@ -569,6 +578,8 @@ void options_describe(const struct options *o, struct strbuf *out)
 		strbuf_printf(out, " -n %u", o->rows);
 	if (top)
 		strbuf_printf(out, " --sort %s", o->by_total ? "total" : "self");
+	if (o->short_names)
+		strbuf_puts(out, " --names short");
 	for (size_t i = 0; i < o->n_filters; i++) {
 		_cleanup_(strbuf_done) struct strbuf word = {};
 

@@ -66,6 +66,7 @@ struct options {
 	bool json;
 	enum export_format format;
 	bool format_given;
+	bool short_names;
 	const char *output;
 	double rate_hz; /* 0: the daemon's choice */
 	double seconds;

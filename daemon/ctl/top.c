@@ -4,6 +4,7 @@
 #include "ctl/coverage.h"
 #include "ctl/request.h"
 #include "export/human.h"
+#include "export/short-name.h"
 
 #define BINARY_WIDTH 24
 
@@ -219,6 +220,40 @@ static int answer_text(const struct options *o, const Sysprofd__V1__TopResponse 
 	return r;
 }
 
+/* Function by function: of stacks they stand one behind the other. */
+static int shorten_row(Sysprofd__V1__TopRow *row)
+{
+	_cleanup_(strbuf_done) struct strbuf name = {};
+	char *rest = row->name, *function;
+	int r;
+
+	while ((function = strsep(&rest, ";"))) {
+		short_name(function, &name);
+		if (rest)
+			strbuf_putc(&name, ';');
+	}
+	r = strbuf_error(&name);
+	if (r < 0)
+		return r;
+	free(row->name);
+	row->name = strbuf_take(&name, NULL);
+	return row->name ? 0 : -ENOMEM;
+}
+
+static int shorten_rows(const struct options *o, Sysprofd__V1__TopResponse *m)
+{
+	if (!o->short_names || (o->by != SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION &&
+				o->by != SYSPROFD__V1__DIMENSION__DIMENSION_STACK))
+		return 0;
+	for (size_t i = 0; i < m->n_rows; i++) {
+		int r = str_empty(m->rows[i]->name) ? 0 : shorten_row(m->rows[i]);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 int command_top(const struct options *o, struct client *c)
 {
 	Sysprofd__V1__TopRequest q = SYSPROFD__V1__TOP_REQUEST__INIT;
@@ -242,7 +277,9 @@ int command_top(const struct options *o, struct client *c)
 	if (r)
 		return command_failed(c, r);
 	m = (Sysprofd__V1__TopResponse *)answer;
-	if (o->json)
+	if (shorten_rows(o, m) < 0)
+		out.error = -ENOMEM;
+	else if (o->json)
 		answer_json(m, type, &out);
 	else if (answer_text(o, m, type, &out) < 0)
 		out.error = -ENOMEM;

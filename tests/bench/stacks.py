@@ -23,6 +23,7 @@ ONLY = os.environ.get("ONLY", "")
 SECONDS = int(os.environ.get("SECONDS_EACH", "10"))
 DIR = tempfile.mkdtemp(prefix="sysprofd-bench-")
 NOBODY = 65534
+STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 
 JAVA = """public class Spin {
   static int f(int n) { return n < 2 ? 1 : f(n - 1) + f(n - 2); }
@@ -167,13 +168,12 @@ def tick_ns():
 
 def frame_cost():
     """What 64 frames more cost a sample, at a high rate and at the usual one."""
-    statistics = "/proc/sys/kernel/bpf_stats_enabled"
     program = path("unwind")
     subprocess.run(["gcc", "-O2", "-w", "-fomit-frame-pointer", "-o", program, "tests/workload/unwind.c", "-lrt"], check=True)
-    before = open(statistics).read()
+    before = open(STATISTICS).read()
     for rate in (4999, 199, 19):
         d, cost = Daemon(rate), {}
-        open(statistics, "w").write("1")
+        open(STATISTICS, "w").write("1")
         for kind in ("plain", "deep", "plain", "deep"):
             # One on each CPU: ticks that find it idle cost nothing, and would be counted.
             busy = [start(["taskset", "-c", str(cpu), program, "60", kind]) for cpu in os.sched_getaffinity(0)]
@@ -184,10 +184,38 @@ def frame_cost():
             for p in busy:
                 stop(p)
             cost.setdefault(kind, []).append((ns2 - ns) / max(runs2 - runs, 1))
-        open(statistics, "w").write(before)
+        open(STATISTICS, "w").write(before)
         d.stop()
         plain, deep = min(cost["plain"]), min(cost["deep"])
         print(f"{rate:>6} Hz: {plain:8,.0f} ns a tick of 9 frames, {deep:8,.0f} ns of 74: {(deep - plain) / 65:6.0f} ns a frame")
+
+
+def sample_cost():
+    """What a sample costs whose stack nobody made for the purpose: its tables have left the processor's caches by the next."""
+    print(f"{'PROGRAM':<22} {'RATE':>8} {'FRAMES':>7} {'A SAMPLE':>10} {'A FRAME':>9}")
+    chosen = [p for p in PROGRAMS if p[0] in ("python3", "perl", "gcc (cc1 -O2)", "node") and shutil.which(p[1])]
+    for rate in (4999, 199, 19):
+        d = Daemon(rate)
+        with open(STATISTICS, "w") as f:
+            f.write("1")
+        for name, _, command, comm, _ in chosen:
+            busy = [start(["taskset", "-c", str(cpu), *command()]) for cpu in os.sched_getaffinity(0)]
+            time.sleep(6)
+            since = time.time()
+            ns, runs = tick_ns()
+            time.sleep(max(5, 800 / rate))
+            ns2, runs2 = tick_ns()
+            d.ctl("status")
+            frames = samples = 0
+            for stack, n in folded(d, comm, since):
+                frames, samples = frames + n * len(stack), samples + n
+            for p in busy:
+                stop(p)
+            mean, cost = frames / max(samples, 1), (ns2 - ns) / max(runs2 - runs, 1)
+            print(f"{name:<22} {rate:>5} Hz {mean:>7.1f} {cost:>7,.0f} ns {cost / max(mean, 1):>6,.0f} ns")
+        with open(STATISTICS, "w") as f:
+            f.write("0")
+        d.stop()
 
 
 def tables():
@@ -211,6 +239,8 @@ def main():
               f"all memory {(status['memory']['rss_bytes'] + status['memory']['bpf_bytes']) / 2**20:.1f} MiB\n")
         d.stop()
         if not ONLY:
+            sample_cost()
+            print()
             frame_cost()
             print()
             tables()

@@ -90,6 +90,12 @@ static void test_forms(void **state)
 	assert_described("top --since yesterday_14:00 --filter comm=it's --filter unit!=a",
 			 "--type on-cpu --by function --since 'yesterday 14:00' --until now -n 20 "
 			 "--sort self --filter 'comm=it'\\''s' --filter 'unit!=a'");
+	assert_described("top --names short --names=full",
+			 "--type on-cpu --by function --since -5min "
+			 "--until now -n 20 --sort self");
+	assert_described("top --names short",
+			 "--type on-cpu --by function --since -5min --until now "
+			 "-n 20 --sort self --names short");
 }
 
 static void test_socket_anywhere(void **state)
@@ -195,6 +201,8 @@ static void test_usage_errors(void **state)
 		{ "top --help=yes", "takes no value" },
 		{ "top --type cpu", "on-cpu, off-cpu, syscalls or futex" },
 		{ "top --by user", "function, process" },
+		{ "top --names long", "full or short" },
+		{ "series --names short", "series has no option --names" },
 		{ "top -n 0", "1 to 10000" },
 		{ "top -n 10001", "1 to 10000" },
 		{ "top -n -5", "1 to 10000" },
