@@ -19,10 +19,13 @@
 #define GRACE_NS (5 * NSEC_PER_SEC)
 /* How long a stop may wait. */
 #define SLICE_NS (100 * NSEC_PER_MSEC)
-/* A process that nobody needs is not kept. */
-#define IDLE_NS (30 * NSEC_PER_SEC)
 #define FILES_MAX 4096 /* remembered; a new one takes the place of any that is not waiting */
 #define WAITING_MAX 64
+/* Anyone can make up build-ids: so many are asked for at once, and one more each time that passes. */
+#define BURST 256
+#define INTERVAL_NS (15 * NSEC_PER_SEC)
+#define USED_S 3600 /* how exactly the time of the last use is known */
+#define CHUNK (1U << 20)
 #define TEMPORARY "incomplete"
 
 enum state {
@@ -37,6 +40,7 @@ struct file {
 	char build_id[FETCH_ID_MAX + 1];
 	enum state state;
 	uint64_t until_mono_ns; /* of STATE_MISSING, STATE_FAILED */
+	uint64_t turn; /* of STATE_WAITING */
 };
 
 struct fetch {
@@ -48,11 +52,13 @@ struct fetch {
 	struct file files[FILES_MAX];
 	size_t n_files, next; /* next: to give way */
 	size_t n_waiting;
+	uint64_t turns;
+	uint64_t spent_mono_ns; /* until when what was asked for lasts */
 	struct fetch_stats stats;
 
 	/* the thread's own */
 	struct helper_process process;
-	uint64_t last_id, used_mono_ns;
+	uint64_t last_id;
 };
 
 /* ---- what is known of files ---------------------------------------------------------------------------- */
@@ -61,7 +67,8 @@ static bool is_build_id(const char *s)
 {
 	size_t len = strlen(s);
 
-	return len > 2 && len <= FETCH_ID_MAX && strspn(s, "0123456789abcdef") == len;
+	return len > 2 && len % 2 == 0 && len <= FETCH_ID_MAX &&
+	       strspn(s, "0123456789abcdef") == len;
 }
 
 static struct file *find(struct fetch *f, const char *build_id)
@@ -90,21 +97,33 @@ static struct file *find_or_add(struct fetch *f, const char *build_id)
 	return x;
 }
 
+static bool may_ask(struct fetch *f)
+{
+	uint64_t now = mono_now_ns(), spent = MAX(f->spent_mono_ns, now) + INTERVAL_NS;
+
+	if (f->n_waiting == WAITING_MAX || spent - now > f->o.burst * INTERVAL_NS)
+		return false;
+	f->spent_mono_ns = spent;
+	return true;
+}
+
 /* Under the lock. -EAGAIN: it waits, or will be tried again. */
 static int wish(struct fetch *f, const char *build_id)
 {
-	struct file *x = find_or_add(f, build_id);
+	struct file *x = find(f, build_id);
 
-	if (x->state == STATE_WAITING)
+	if (x && x->state == STATE_WAITING)
 		return -EAGAIN;
-	if ((x->state == STATE_MISSING || x->state == STATE_FAILED) &&
+	if (x && (x->state == STATE_MISSING || x->state == STATE_FAILED) &&
 	    mono_now_ns() < x->until_mono_ns)
 		return x->state == STATE_MISSING ? -ENOENT : -EAGAIN;
-	if (f->n_waiting == WAITING_MAX) {
+	if (!may_ask(f)) {
 		f->stats.refused++;
 		return -EAGAIN;
 	}
+	x = find_or_add(f, build_id);
 	x->state = STATE_WAITING;
+	x->turn = ++f->turns;
 	f->n_waiting++;
 	pthread_cond_signal(&f->wake);
 	return -EAGAIN;
@@ -129,6 +148,19 @@ static void remove_file(const struct fetch *f, const char *name)
 		(void)unlink(path);
 }
 
+/*
+ * The time of its last use, by which the directory is trimmed. Whoever keeps what he read of the file knows it by the
+ * time of its last change, which this is.
+ */
+static void note_use(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 &&
+	    (uint64_t)st.st_mtim.tv_sec + USED_S < wall_now_ns() / NSEC_PER_SEC)
+		(void)futimens(fd, NULL);
+}
+
 int fetch_open(struct fetch *f, const char *build_id)
 {
 	int fd;
@@ -137,8 +169,7 @@ int fetch_open(struct fetch *f, const char *build_id)
 		return -EINVAL;
 	fd = open_file(f, build_id, O_RDONLY);
 	if (fd >= 0) {
-		/* The time of its last use, by which the directory is trimmed. */
-		(void)futimens(fd, NULL);
+		note_use(fd);
 		return fd;
 	}
 	pthread_mutex_lock(&f->lock);
@@ -155,17 +186,6 @@ static void set_state(struct fetch *f, const char *build_id, enum state state, u
 		f->n_waiting--;
 	x->state = state;
 	x->until_mono_ns = mono_now_ns() + for_ns;
-}
-
-void fetch_refuse(struct fetch *f, const char *build_id)
-{
-	if (!is_build_id(build_id))
-		return;
-	remove_file(f, build_id);
-	pthread_mutex_lock(&f->lock);
-	set_state(f, build_id, STATE_MISSING, MISSING_NS);
-	f->stats.failed++;
-	pthread_mutex_unlock(&f->lock);
 }
 
 void fetch_get_stats(struct fetch *f, struct fetch_stats *ret)
@@ -185,6 +205,19 @@ static bool stopped(struct fetch *f)
 	stop = f->stop;
 	pthread_mutex_unlock(&f->lock);
 	return stop;
+}
+
+/* After failures it is started ever later. */
+static int start_process(struct fetch *f, uint64_t deadline)
+{
+	for (;;) {
+		int r = stopped(f) ? -ECANCELED
+				   : helper_process_ensure(&f->process, mono_now_ns() + SLICE_NS);
+
+		if (r != -EAGAIN || mono_now_ns() >= deadline)
+			return r;
+		usleep(SLICE_NS / 1000);
+	}
 }
 
 static void show_process(struct fetch *f)
@@ -221,7 +254,7 @@ static int ask(struct fetch *f, const char *build_id, uint64_t bytes_max, int fd
 {
 	Sysprofd__V1__FetchRequest q = SYSPROFD__V1__FETCH_REQUEST__INIT;
 	uint64_t deadline = mono_now_ns() + f->o.timeout_ns + GRACE_NS;
-	int r = helper_process_ensure(&f->process, deadline);
+	int r = start_process(f, deadline);
 
 	show_process(f);
 	if (r < 0)
@@ -234,16 +267,48 @@ static int ask(struct fetch *f, const char *build_id, uint64_t bytes_max, int fd
 	r = channel_send(&f->process.channel, &q.base, fd, deadline);
 	if (r >= 0)
 		r = receive(f, deadline, ret);
-	f->used_mono_ns = mono_now_ns();
 	if (r >= 0)
 		helper_process_answered(&f->process);
 	else
 		helper_process_failed(&f->process);
+	/* One that has spoken to a server could go on writing to the file, and hold it when it is removed. */
+	helper_process_done(&f->process);
 	show_process(f);
 	return r;
 }
 
 /* ---- one file ------------------------------------------------------------------------------------------------ */
+
+/* 20 bytes of a hash do not occur by chance. */
+static bool has_build_id(int fd, const char *build_id)
+{
+	uint8_t note[16 + FETCH_ID_MAX / 2] = { 4, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U' };
+	size_t len = 16;
+	_cleanup_free_ uint8_t *buf = malloc(CHUNK);
+	ssize_t n = CHUNK;
+
+	for (const char *p = build_id; *p; p += 2)
+		sscanf(p, "%2hhx", &note[len++]);
+	note[4] = (uint8_t)(len - 16);
+	for (off_t at = 0; buf && n == CHUNK; at += CHUNK - (off_t)len) {
+		n = pread(fd, buf, CHUNK, at);
+		if (n > 0 && memmem(buf, (size_t)n, note, len))
+			return true;
+	}
+	return false;
+}
+
+/* Servers may be mistaken, and a page of a proxy be taken for a file. */
+static int check(int fd, const char *build_id, uint64_t bytes_max)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return negative_errno();
+	if ((uint64_t)st.st_size > bytes_max)
+		return -EFBIG;
+	return has_build_id(fd, build_id) ? 0 : -ENOEXEC;
+}
 
 static int download(struct fetch *f, const char *build_id, Sysprofd__V1__FetchStatus *ret)
 {
@@ -265,6 +330,8 @@ static int download(struct fetch *f, const char *build_id, Sysprofd__V1__FetchSt
 	if (fd < 0)
 		return fd;
 	r = ask(f, build_id, limit, fd, ret);
+	if (r >= 0 && *ret == SYSPROFD__V1__FETCH_STATUS__FETCH_STATUS_FETCHED)
+		r = check(fd, build_id, limit);
 	if (r >= 0 && *ret == SYSPROFD__V1__FETCH_STATUS__FETCH_STATUS_FETCHED &&
 	    renameat(dir, TEMPORARY, dir, build_id) < 0)
 		r = negative_errno();
@@ -288,30 +355,31 @@ static void fetch_one(struct fetch *f, const char *build_id)
 		set_state(f, build_id, STATE_MISSING, MISSING_NS);
 	} else {
 		f->stats.failed++;
-		set_state(f, build_id, STATE_FAILED, f->o.retry_ns);
+		set_state(f, build_id, r == -ENOEXEC ? STATE_MISSING : STATE_FAILED,
+			  r == -ENOEXEC ? MISSING_NS : f->o.retry_ns);
 	}
 	pthread_mutex_unlock(&f->lock);
 }
 
 /* ---- the thread --------------------------------------------------------------------------------------------- */
 
-/* False: nothing waits, for a while. */
+/* The one that has waited longest. False: it is to stop. */
 static bool next_wish(struct fetch *f, char ret[static FETCH_ID_MAX + 1])
 {
-	uint64_t until = mono_now_ns() + IDLE_NS;
-	struct timespec ts = { (time_t)(until / NSEC_PER_SEC), (long)(until % NSEC_PER_SEC) };
-	bool found = false;
+	const struct file *next = NULL;
+	bool stop;
 
 	pthread_mutex_lock(&f->lock);
-	if (!f->stop && !f->n_waiting)
-		pthread_cond_timedwait(&f->wake, &f->lock, &ts);
-	for (size_t i = 0; f->n_waiting && !found; i++)
-		if (f->files[i].state == STATE_WAITING) {
-			strcpy(ret, f->files[i].build_id);
-			found = true;
-		}
+	while (!f->stop && !f->n_waiting)
+		pthread_cond_wait(&f->wake, &f->lock);
+	for (size_t i = 0; i < f->n_files; i++)
+		if (f->files[i].state == STATE_WAITING && (!next || f->files[i].turn < next->turn))
+			next = &f->files[i];
+	if (next)
+		strcpy(ret, next->build_id);
+	stop = f->stop;
 	pthread_mutex_unlock(&f->lock);
-	return found;
+	return !stop;
 }
 
 static void *fetch_main(void *arg)
@@ -319,14 +387,8 @@ static void *fetch_main(void *arg)
 	struct fetch *f = arg;
 	char build_id[FETCH_ID_MAX + 1];
 
-	while (!stopped(f))
-		if (next_wish(f, build_id)) {
-			fetch_one(f, build_id);
-		} else if (f->process.pid && mono_now_ns() - f->used_mono_ns > IDLE_NS) {
-			helper_process_done(&f->process);
-			show_process(f);
-		}
-	helper_process_done(&f->process);
+	while (next_wish(f, build_id))
+		fetch_one(f, build_id);
 	return NULL;
 }
 
@@ -351,6 +413,7 @@ int fetch_new(const struct fetch_options *o, struct fetch **ret)
 	f->o = *o;
 	f->o.timeout_ns = o->timeout_ns ?: TIMEOUT_NS;
 	f->o.retry_ns = o->retry_ns ?: RETRY_NS;
+	f->o.burst = o->burst ?: BURST;
 	f->o.urls = strdup(o->urls);
 	f->o.directory = strdup(o->directory);
 	helper_process_init(&f->process, "sysprofd-fetch", "--fetcher", MEMORY);

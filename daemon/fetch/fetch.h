@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Debug files from debuginfod servers, for who configured such. Nobody waits for them: what is not in the directory is
- * wished for, a thread has a process fetch one after another, and who asks again later finds it. That a server does not
- * have a file is remembered, and so is that it could not be asked, for a shorter time.
+ * wished for, a thread has it fetched, each by a process of its own, and who asks again later finds it. That a server
+ * does not have a file is remembered, and so is that it could not be asked, for a shorter time.
  *
  * Thread-safe.
  */
@@ -19,6 +19,7 @@ struct fetch_options {
 	uint64_t bytes_max; /* of all files; one may have half of that */
 	uint64_t timeout_ns; /* for one file; 0: 2 min */
 	uint64_t retry_ns; /* after a failure; 0: 10 min */
+	unsigned burst; /* wishes that are taken at once; 0: 256 */
 };
 
 struct fetch;
@@ -29,12 +30,10 @@ DEFINE_CLEANUP(struct fetch *, fetch_free)
 
 /* A descriptor. -EAGAIN: it may be there later. -ENOENT: no server has it. -EINVAL: no build-id. */
 int fetch_open(struct fetch *f, const char *build_id) _warn_unused_;
-/* What was fetched turned out to be something else. */
-void fetch_refuse(struct fetch *f, const char *build_id);
 
 struct fetch_stats {
 	uint64_t fetched, missing, failed; /* files; failed: also what was something else */
-	uint64_t refused; /* wishes, for too many were waiting */
+	uint64_t refused; /* wishes, for too many were waiting, or came within an hour */
 	int pid; /* 0: none runs */
 };
 void fetch_get_stats(struct fetch *f, struct fetch_stats *ret);

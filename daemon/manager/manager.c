@@ -206,13 +206,6 @@ static int open_fetched(void *ctx, const char *build_id)
 	return fetch_open(m->fetch, build_id);
 }
 
-static void refuse_fetched(void *ctx, const char *build_id)
-{
-	struct manager *m = ctx;
-
-	fetch_refuse(m->fetch, build_id);
-}
-
 static int start_fetch(struct manager *m)
 {
 	_cleanup_free_ char *directory = NULL;
@@ -237,7 +230,6 @@ static int start_symbolizer(struct manager *m)
 {
 	struct symbolizer_options o = {
 		.open_fetched = m->fetch ? open_fetched : NULL,
-		.refuse_fetched = refuse_fetched,
 		.open_binary = open_binary,
 		.open_debug_file = open_debug_file,
 		.open_ctx = m,

@@ -128,10 +128,7 @@ static int ask_fetched(struct naming *n, const struct batch *b, const char *buil
 	snprintf(known, sizeof(known), FETCHED "%s", build_id);
 	if (r == 0)
 		(void)answers_put(&n->s->answers, &key, known, "");
-	if (r != WANTS_DEBUG_FILE)
-		return r;
-	n->s->options.refuse_fetched(n->s->options.open_ctx, build_id);
-	return -ENOENT;
+	return r == WANTS_DEBUG_FILE ? -ENOENT : r;
 }
 
 /* Tries what lies where the debug file may be, and remembers which one it was, or that it was none. */

@@ -19,10 +19,9 @@ struct symbolizer_options {
 			       size_t *ret_which);
 	/*
 	 * What debuginfod servers have for a build-id; NULL: none are asked. Does not wait: -EAGAIN is perhaps later,
-	 * -ENOENT is no. What turned out to be another binary's is refused.
+	 * -ENOENT is no.
 	 */
 	int (*open_fetched)(void *ctx, const char *build_id);
-	void (*refuse_fetched)(void *ctx, const char *build_id);
 	void *open_ctx;
 	uint64_t for_now_ns; /* how long names hold for which a file is being fetched: 60 s */
 	uint64_t cache_bytes; /* answers kept: 8 MiB */
