@@ -410,8 +410,11 @@ static void test_pprof_keeps_names(void **state)
 	uint32_t kernel = add_binary(p, "[kernel]", BINARY_KERNEL);
 	uint32_t s = add_series(p, "true", "/bin/true", 1);
 	uint32_t stack = push(p, 0, add_frame(p, lib, FRAME_NATIVE, 0x12345, NULL));
+	uint32_t mangled = add_frame(p, exe, FRAME_NATIVE, 0x3240, "ns::f(int)");
 
+	p->dict->frames[mangled].system_name = string(p, "_ZN2ns1fEi");
 	stack = push(p, stack, add_frame(p, exe, FRAME_NATIVE, 0x3040, "our_name"));
+	stack = push(p, stack, mangled);
 	stack = push(p, stack, add_frame(p, exe, FRAME_NATIVE, 0x3140, NULL));
 	add_row(p, s, push(p, stack, add_frame(p, kernel, FRAME_KERNEL, 0x77, "vfs_read")), 0, 0, 1,
 		5);
@@ -423,6 +426,8 @@ static void test_pprof_keeps_names(void **state)
 		strstr(raw, "0x7f0000000000/0x7f0000001000/0x12000 /nowhere/libnone.so  \n"));
 	assert_non_null(strstr(raw, "/0x0 [kernel.kallsyms]  [FN]"));
 	assert_non_null(strstr(raw, ": 0x555555554040 M=1 our_name "));
+	assert_non_null(strstr(raw, ": 0x555555554240 M=1 ns::f(int) "));
+	assert_non_null(strstr(raw, "(_ZN2ns1fEi)\n"));
 	assert_non_null(strstr(raw, ": 0x555555554140 M=1 true+0x3140 "));
 	assert_non_null(strstr(raw, ": 0x7f0000000345 M="));
 	assert_non_null(strstr(raw, ": 0xffffffff81000077 M=2 vfs_read "));
