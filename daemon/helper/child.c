@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include "base/io.h"
 #include "helper/child.h"
 
 static int close_others(int fd)
@@ -31,6 +32,14 @@ static int close_others(int fd)
 	return 0;
 }
 
+/* Where memory is short, it is not the daemon that gives way: it shares its limit with the helpers. */
+static int give_way(void)
+{
+	_cleanup_close_ int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? negative_errno() : write_full(fd, "1000", 4);
+}
+
 int helper_begin(const char *how, const char *name, size_t message_max, struct channel *ret,
 		 uint64_t *ret_memory)
 {
@@ -44,6 +53,8 @@ int helper_begin(const char *how, const char *name, size_t message_max, struct c
 		r = channel_init(ret, fd, message_max);
 	if (r < 0)
 		return r;
+	/* Without that it is the larger one. */
+	(void)give_way();
 	prctl(PR_SET_NAME, name);
 	*ret_memory = memory;
 	return 0;

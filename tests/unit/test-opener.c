@@ -524,6 +524,10 @@ static void test_process_is_confined(void **state)
 	assert_status(b.data, "CapInh:\t0000000000000000");
 	if (geteuid() == 0)
 		assert_status(b.data, "CapEff:\t0000010000080004");
+	strbuf_done(&b);
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", stats(o).pid);
+	assert_int_equal(read_file_at(AT_FDCWD, path, 16, &b), 0);
+	assert_string_equal(b.data, "1000\n");
 }
 
 struct asker {
