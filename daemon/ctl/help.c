@@ -17,7 +17,7 @@ static const char selection_help[] =
 	"or\n"
 	"                      without .service), cgroup, container, pod, namespace, build-id,\n"
 	"                      binary, function (anywhere in the stack), cause, syscall, errno,\n"
-	"                      lock, state; pid and tid are the host's, also from within a container\n"
+	"                      lock, state. pid and tid are as the host counts them\n"
 	"  T is now; -30s, -5min, -1h30min; today, yesterday, 'yesterday 14:00'; 23:50 (the "
 	"latest\n"
 	"  such moment that is not in the future); @EPOCH; or ISO 8601, as 2026-11-30T14:00 or\n"
