@@ -39,7 +39,12 @@ struct super_block {
 	__u32 s_dev;
 };
 
+typedef struct {
+	__u32 val;
+} kuid_t;
+
 struct inode {
+	kuid_t i_uid;
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	long long i_size;

@@ -182,8 +182,10 @@ SHARED_ASSERT(sizeof(struct unwind_file_key) == 32);
 struct unwind_stranger {
 	struct unwind_process_key process;
 	u64 address; /* in its mapping */
+	u32 owner; /* of the file */
+	u32 pad;
 };
-SHARED_ASSERT(sizeof(struct unwind_stranger) == 24);
+SHARED_ASSERT(sizeof(struct unwind_stranger) == 32);
 
 #define UNWIND_FILE_SEGMENTS 2
 struct unwind_file {
@@ -202,8 +204,10 @@ struct unwind_young_mapping {
 	u64 start, end;
 	u64 offset; /* in the file */
 	struct unwind_file_key file;
+	u32 owner;
+	u32 pad;
 };
-SHARED_ASSERT(sizeof(struct unwind_young_mapping) == 56);
+SHARED_ASSERT(sizeof(struct unwind_young_mapping) == 64);
 
 struct unwind_young {
 	struct unwind_process_key
@@ -212,7 +216,7 @@ struct unwind_young {
 	u32 pad;
 	struct unwind_young_mapping mapping[UNWIND_YOUNG_MAPPINGS];
 };
-SHARED_ASSERT(sizeof(struct unwind_young) == 24 + UNWIND_YOUNG_MAPPINGS * 56);
+SHARED_ASSERT(sizeof(struct unwind_young) == 24 + UNWIND_YOUNG_MAPPINGS * 64);
 
 /* One value, written by the daemon. */
 struct unwind_control {

@@ -34,7 +34,11 @@ struct {
 static __always_inline void young_stranger(const struct unwind_process_key *process,
 					   const struct unwind_young_mapping *m)
 {
-	struct unwind_stranger stranger = { .process = *process, .address = m->start };
+	struct unwind_stranger stranger = {
+		.process = *process,
+		.address = m->start,
+		.owner = m->owner,
+	};
 
 	if (!bpf_map_lookup_elem(&unwind_strangers, &m->file))
 		bpf_map_update_elem(&unwind_strangers, &m->file, &stranger, BPF_NOEXIST);
@@ -136,6 +140,7 @@ static long on_mapping(struct task_struct *task, struct vm_area_struct *vma, voi
 	m->file.size = BPF_CORE_READ(inode, i_size);
 	m->file.changed_ns = inode_changed_ns(inode);
 	m->file.dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	m->owner = BPF_CORE_READ(inode, i_uid.val);
 	return 0;
 }
 

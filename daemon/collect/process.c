@@ -370,6 +370,7 @@ void process_regions(const struct process *p, struct process_region *ret)
 			.end = m->end,
 			.offset = m->offset,
 			.binary = m->object->key,
+			.author = m->object->identity.author,
 			.kind = m->object->kind,
 		};
 	}

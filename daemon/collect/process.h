@@ -95,6 +95,7 @@ bool process_lives(const struct process *p);
 struct process_region {
 	uint64_t start, end, offset;
 	uint64_t binary; /* registry key */
+	uint64_t author; /* whose file it is: opener.h */
 	int kind; /* enum binary_kind */
 };
 uint64_t process_version(const struct process *p);

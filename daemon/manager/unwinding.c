@@ -96,19 +96,19 @@ static void want(struct unwinding *u, struct process *p)
 			unwinder_want(u->unwinder, u->from[i].binary);
 }
 
-/* What a process maps at an address: registry key, or 0. */
-static uint64_t binary_at(struct unwinding *u, const struct unwind_stranger *s)
+/* What a process maps at an address, or NULL. */
+static const struct process_region *region_at(struct unwinding *u, const struct unwind_stranger *s)
 {
 	struct process *p = process_known(u->processes, s->process.tgid, s->process.start);
 	size_t n = p ? process_region_count(p) : 0;
 
 	if (!n || ARRAY_GROW(u->from, u->cap_from, n) < 0)
-		return 0;
+		return NULL;
 	process_regions(p, u->from);
 	for (size_t i = 0; i < n; i++)
 		if (s->address >= u->from[i].start && s->address < u->from[i].end)
-			return u->from[i].binary;
-	return 0;
+			return &u->from[i];
+	return NULL;
 }
 
 /* One binary lies in many files: those that the walk met and did not know. */
@@ -118,10 +118,10 @@ static void introduce(struct unwinding *u)
 	struct unwind_stranger stranger;
 
 	while (unwinder_stranger(u->unwinder, &file, &stranger)) {
-		uint64_t binary = binary_at(u, &stranger);
+		const struct process_region *at = region_at(u, &stranger);
 
-		if (binary)
-			unwinder_file(u->unwinder, binary, &file);
+		if (at)
+			unwinder_file(u->unwinder, at->binary, at->author, &file, stranger.owner);
 	}
 }
 

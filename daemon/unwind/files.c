@@ -34,7 +34,7 @@ void files_done(struct unwinder *u)
 	free(u->files);
 }
 
-/* A free slot, that of the same file, or that of the oldest one. */
+/* That of the same file, one more, or that of the oldest. */
 static struct file_slot *take_slot(struct unwinder *u, const struct unwind_file_key *key)
 {
 	struct file_slot *slot;
@@ -68,8 +68,11 @@ void files_add(struct unwinder *u, const struct installed *t, const struct unwin
 		value.segment[i].pc = t->segments[i].pc;
 		value.n++;
 	}
-	if (bpf_map_update_elem(u->files_fd, key, &value, BPF_ANY) < 0)
+	if (bpf_map_update_elem(u->files_fd, key, &value, BPF_ANY) < 0) {
+		/* What was there before is no longer kept track of. */
+		bpf_map_delete_elem(u->files_fd, key);
 		return;
+	}
 	slot->key = *key;
 	slot->table = t;
 }
@@ -95,13 +98,17 @@ bool unwinder_stranger(struct unwinder *u, struct unwind_file_key *ret_file,
 	return true;
 }
 
-void unwinder_file(struct unwinder *u, uint64_t binary, const struct unwind_file_key *file)
+void unwinder_file(struct unwinder *u, uint64_t binary, uint64_t author,
+		   const struct unwind_file_key *file, uint32_t owner)
 {
 	const struct installed *t;
 
+	if (author != 0 && author != owner)
+		return;
 	pthread_mutex_lock(&u->lock);
 	t = installed_find(u, binary);
-	if (t && (t->root || (t->state == INSTALLED_LACKING && !t->retry_mono_ns)))
+	if (t && t->file_size == file->size &&
+	    (t->root || (t->state == INSTALLED_LACKING && !t->retry_mono_ns)))
 		files_add(u, t, file);
 	pthread_mutex_unlock(&u->lock);
 }

@@ -329,6 +329,7 @@ void unwinder_answer(struct unwinder *u, uint64_t binary, const struct table *fr
 			t->state = INSTALLED_READY;
 		else
 			lack(u, t, why, retry_ns);
+		t->file_size = file ? file->size : 0;
 		if (t->root && file)
 			files_add(u, t, file);
 		spaces_touch(u, t);

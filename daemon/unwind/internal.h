@@ -26,6 +26,7 @@ struct installed {
 	enum unwind_lack lack;
 	uint64_t retry_mono_ns; /* LACKING: to be wanted again then; 0: never */
 	uint64_t used; /* unwinder.turn of the last sample */
+	uint64_t file_size; /* of the file that the table was built from */
 	uint32_t root;
 	uint32_t *nodes;
 	size_t n_nodes;

@@ -67,10 +67,14 @@ void unwinder_want(struct unwinder *u, uint64_t binary);
 /*
  * A file in which a walk found a process that is not installed, and whose table nobody named: false when there are no
  * more. Who knows which binary that is says so, if it has a table; else the next sample asks again.
+ *
+ * That binary is what lies at the address now: the process may have put another one there. So it must have the file's
+ * size, and its author must be root or the file's owner; else anybody could say what others' files are.
  */
 bool unwinder_stranger(struct unwinder *u, struct unwind_file_key *ret_file,
 		       struct unwind_stranger *ret);
-void unwinder_file(struct unwinder *u, uint64_t binary, const struct unwind_file_key *file);
+void unwinder_file(struct unwinder *u, uint64_t binary, uint64_t author,
+		   const struct unwind_file_key *file, uint32_t owner);
 /* A sample's frame lay in this binary. */
 void unwinder_used(struct unwinder *u, uint64_t binary);
 /* After each grace period that all programs have passed. */

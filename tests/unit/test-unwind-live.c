@@ -10,85 +10,7 @@
 #include "../bpf/regs.h"
 #include "base/clock.h"
 #include "collect/walk.h"
-#include "unwind/pool.h"
-#include "unwind/rules.h"
 #include "unwind/unwinder.h"
-
-/* ---- nodes and rules ------------------------------------------------------------------------------ */
-
-static void test_pool(void **state)
-{
-	_cleanup_(pool_free_p) struct pool *p = NULL;
-	static uint32_t a[3 * UNWIND_NODES_PER_MAP], b[8];
-	uint64_t one;
-
-	assert_int_equal(pool_new(3 << 20, &p), 0);
-	assert_int_equal(pool_take(p, b, 1), 0);
-	one = pool_bytes(p);
-	assert_true(one > 1000000 && one <= 1 << 20);
-	assert_int_equal(pool_take(p, a, 1500), 0);
-	assert_int_equal(pool_bytes(p), 2 * one);
-	/* All or nothing. */
-	assert_int_equal(pool_take(p, a + 1500, 1400), -ENOSPC);
-	assert_int_equal(pool_used(p), 1501 * UNWIND_NODE_SIZE);
-	for (int i = 0; i < 1500; i++) {
-		assert_int_not_equal(a[i], 0);
-		memset(pool_at(p, a[i]), i & 0xff, UNWIND_NODE_SIZE);
-	}
-	assert_int_equal(((uint8_t *)pool_at(p, a[1499]))[UNWIND_NODE_SIZE - 1], 1499 & 0xff);
-	assert_null(pool_at(p, 0));
-	assert_null(pool_at(p, UNWIND_NODES_PER_MAP));
-	assert_null(pool_at(p, 77U << UNWIND_SLOT_BITS));
-	pool_unmap(p);
-	assert_int_equal(*(uint8_t *)pool_at(p, a[7]), 7);
-
-	/* A walk may still read what was given back. */
-	pool_give_back(p, a, 1500);
-	assert_int_equal(pool_used(p), 1501 * UNWIND_NODE_SIZE);
-	pool_settle(p);
-	assert_int_equal(pool_used(p), 1501 * UNWIND_NODE_SIZE);
-	assert_int_equal(*(uint8_t *)pool_at(p, a[7]), 7);
-	pool_settle(p);
-	assert_int_equal(pool_used(p), UNWIND_NODE_SIZE);
-	/* Memory goes back as well. */
-	assert_int_equal(pool_bytes(p), one);
-	assert_int_equal(pool_take(p, a, 1500), 0);
-}
-
-static void test_rules(void **state)
-{
-	_cleanup_(rules_free_p) struct rules *r = NULL;
-	struct unwind_rule rule = { .cfa = UNWIND_SP, .ra = UNWIND_AT_CFA, .ra_off = -8 }, copy;
-	uint16_t first, id;
-
-	assert_int_equal(rules_new(&r), 0);
-	rule.cfa_off = 8;
-	assert_int_equal(rules_get(r, &rule, &first), 0);
-	assert_int_equal(rules_get(r, &rule, &id), 0);
-	assert_int_equal(id, first);
-	for (int i = 2; i < UNWIND_RULES; i++) {
-		rule.cfa_off = 8 * i;
-		assert_int_equal(rules_get(r, &rule, &id), 0);
-	}
-	rule.cfa_off = 1;
-	assert_int_equal(rules_get(r, &rule, &id), -ENOSPC);
-	/* "None" is a rule of every table and takes no place. */
-	assert_int_equal(rules_get(r, &(struct unwind_rule){}, &id), 0);
-	assert_int_equal(id, 0);
-	rules_put(r, first);
-	rules_settle(r);
-	rules_settle(r);
-	assert_int_equal(rules_get(r, &rule, &id), -ENOSPC);
-	rules_put(r, first);
-	assert_int_equal(rules_copy(r, first, &copy), 0);
-	assert_int_equal(copy.cfa_off, 8);
-	rules_settle(r);
-	assert_int_equal(rules_get(r, &rule, &id), -ENOSPC);
-	rules_settle(r);
-	assert_int_equal(rules_get(r, &rule, &id), 0);
-	assert_int_equal(id, first);
-	assert_int_equal(rules_copy(r, UNWIND_RULES, &copy), -ENOENT);
-}
 
 /* ---- a process that there is not ------------------------------------------------------------------- */
 
@@ -595,43 +517,50 @@ static uint32_t root_of(struct unwinder *u, const struct unwind_file_key *file)
 	return bpf_map_lookup_elem(maps.files, file, &f) == 0 ? f.root : 0;
 }
 
+#define A_FILE(number) (&(const struct unwind_file_key){ .ino = (number), .size = 9000 })
+
 /* A binary is found in each file that it lies in, and in none when its table goes. */
 static void test_files(void **state)
 {
 	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(2 << 20);
 	struct unwinder_region r = { BASE, BASE + 0x1000, 0x1000, 7, UNWINDER_FILE };
-	struct unwind_file_key a = { .ino = 1, .dev = 8 }, b = { .ino = 2, .dev = 9 }, found;
-	struct unwind_stranger s;
+	const struct unwind_file_key *a = A_FILE(1), *b = A_FILE(2);
 	struct table *t = make_table(0x1000, simple_rows);
+	struct unwind_file_key found;
+	struct unwind_stranger s;
 
 	assert_false(unwinder_stranger(u, &found, &s));
 	put(u, 1, &r, 1);
-	unwinder_file(u, 7, &b);
-	assert_int_equal(root_of(u, &b), 0);
+	unwinder_file(u, 7, 0, b, 0);
+	assert_int_equal(root_of(u, b), 0);
 	assert_int_equal(unwinder_next(u), 7);
-	unwinder_answer(u, 7, t, &a, 0, false);
+	unwinder_answer(u, 7, t, a, 0, false);
 	free(t);
-	assert_int_not_equal(root_of(u, &a), 0);
-	tell(u, &b, BASE + 5);
+	assert_int_not_equal(root_of(u, a), 0);
+	tell(u, b, BASE + 5);
 	assert_true(unwinder_stranger(u, &found, &s));
-	assert_memory_equal(&found, &b, sizeof(b));
+	assert_memory_equal(&found, b, sizeof(found));
 	assert_int_equal(s.address, BASE + 5);
 	assert_false(unwinder_stranger(u, &found, &s));
-	unwinder_file(u, 7, &found);
-	unwinder_file(u, 8, &a); /* nobody knows that one */
-	assert_int_equal(root_of(u, &b), root_of(u, &a));
+	/* Somebody else's word, and another file in the place of the one that was met. */
+	unwinder_file(u, 7, 1000, b, 0);
+	found.size++;
+	unwinder_file(u, 7, 0, &found, 0);
+	assert_int_equal(root_of(u, b) + root_of(u, &found), 0);
+	unwinder_file(u, 7, 1000, b, 1000);
+	unwinder_file(u, 8, 0, a, 0); /* nobody knows that one */
+	assert_int_equal(root_of(u, b), root_of(u, a));
 	/* More files than there is room for: the oldest go. */
 	for (uint64_t i = 0; i < 4096; i++)
-		unwinder_file(u, 7, &(struct unwind_file_key){ .ino = 100 + i });
-	assert_int_equal(root_of(u, &a), 0);
-	assert_int_equal(root_of(u, &b), 0);
-	assert_int_not_equal(root_of(u, &(struct unwind_file_key){ .ino = 100 }), 0);
-	unwinder_file(u, 7, &a);
-	assert_int_not_equal(root_of(u, &a), 0);
+		unwinder_file(u, 7, 0, A_FILE(100 + i), 0);
+	assert_int_equal(root_of(u, a) + root_of(u, b), 0);
+	assert_int_not_equal(root_of(u, A_FILE(100)), 0);
+	unwinder_file(u, 7, 0, a, 0);
+	assert_int_not_equal(root_of(u, a), 0);
 
 	/* It is the longest unused when there is no more room. */
 	unwinder_remove(u, TGID, START);
-	for (r.binary = 11; root_of(u, &a); r.binary++) {
+	for (r.binary = 11; root_of(u, a); r.binary++) {
 		assert_true(r.binary < 100);
 		for (int k = 0; k < 40; k++)
 			unwinder_settle(u);
@@ -639,7 +568,7 @@ static void test_files(void **state)
 		assert_int_equal(unwinder_put(u, 1000, START, r.binary, &r, 1), 0);
 		answer(u, r.binary, make_table(400000, rows_of_100k));
 	}
-	assert_int_equal(root_of(u, &(struct unwind_file_key){ .ino = 4195 }), 0);
+	assert_int_equal(root_of(u, A_FILE(4195)), 0);
 }
 
 /* One process more than fit, each with a binary of its own: the longest unused goes, and comes back. */
@@ -784,7 +713,6 @@ static void test_processes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pool),	      cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_walks),
 #ifdef REGS_BASE
 		cmocka_unit_test(test_signal_frames), cmocka_unit_test(test_base_register),

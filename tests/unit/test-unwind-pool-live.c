@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Nodes and rules in real maps. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "unwind/pool.h"
+#include "unwind/rules.h"
+
+static void test_pool(void **state)
+{
+	_cleanup_(pool_free_p) struct pool *p = NULL;
+	static uint32_t a[3 * UNWIND_NODES_PER_MAP], b[8];
+	uint64_t one;
+
+	assert_int_equal(pool_new(3 << 20, &p), 0);
+	assert_int_equal(pool_take(p, b, 1), 0);
+	one = pool_bytes(p);
+	assert_true(one > 1000000 && one <= 1 << 20);
+	assert_int_equal(pool_take(p, a, 1500), 0);
+	assert_int_equal(pool_bytes(p), 2 * one);
+	/* All or nothing. */
+	assert_int_equal(pool_take(p, a + 1500, 1400), -ENOSPC);
+	assert_int_equal(pool_used(p), 1501 * UNWIND_NODE_SIZE);
+	for (int i = 0; i < 1500; i++) {
+		assert_int_not_equal(a[i], 0);
+		memset(pool_at(p, a[i]), i & 0xff, UNWIND_NODE_SIZE);
+	}
+	assert_int_equal(((uint8_t *)pool_at(p, a[1499]))[UNWIND_NODE_SIZE - 1], 1499 & 0xff);
+	assert_null(pool_at(p, 0));
+	assert_null(pool_at(p, UNWIND_NODES_PER_MAP));
+	assert_null(pool_at(p, 77U << UNWIND_SLOT_BITS));
+	pool_unmap(p);
+	assert_int_equal(*(uint8_t *)pool_at(p, a[7]), 7);
+
+	/* A walk may still read what was given back. */
+	pool_give_back(p, a, 1500);
+	assert_int_equal(pool_used(p), 1501 * UNWIND_NODE_SIZE);
+	pool_settle(p);
+	assert_int_equal(pool_used(p), 1501 * UNWIND_NODE_SIZE);
+	assert_int_equal(*(uint8_t *)pool_at(p, a[7]), 7);
+	pool_settle(p);
+	assert_int_equal(pool_used(p), UNWIND_NODE_SIZE);
+	/* Memory goes back as well. */
+	assert_int_equal(pool_bytes(p), one);
+	assert_int_equal(pool_take(p, a, 1500), 0);
+}
+
+static void test_rules(void **state)
+{
+	_cleanup_(rules_free_p) struct rules *r = NULL;
+	struct unwind_rule rule = { .cfa = UNWIND_SP, .ra = UNWIND_AT_CFA, .ra_off = -8 }, copy;
+	uint16_t first, id;
+
+	assert_int_equal(rules_new(&r), 0);
+	rule.cfa_off = 8;
+	assert_int_equal(rules_get(r, &rule, &first), 0);
+	assert_int_equal(rules_get(r, &rule, &id), 0);
+	assert_int_equal(id, first);
+	for (int i = 2; i < UNWIND_RULES; i++) {
+		rule.cfa_off = 8 * i;
+		assert_int_equal(rules_get(r, &rule, &id), 0);
+	}
+	rule.cfa_off = 1;
+	assert_int_equal(rules_get(r, &rule, &id), -ENOSPC);
+	/* "None" is a rule of every table and takes no place. */
+	assert_int_equal(rules_get(r, &(struct unwind_rule){}, &id), 0);
+	assert_int_equal(id, 0);
+	rules_put(r, first);
+	rules_settle(r);
+	rules_settle(r);
+	assert_int_equal(rules_get(r, &rule, &id), -ENOSPC);
+	rules_put(r, first);
+	assert_int_equal(rules_copy(r, first, &copy), 0);
+	assert_int_equal(copy.cfa_off, 8);
+	rules_settle(r);
+	assert_int_equal(rules_get(r, &rule, &id), -ENOSPC);
+	rules_settle(r);
+	assert_int_equal(rules_get(r, &rule, &id), 0);
+	assert_int_equal(id, first);
+	assert_int_equal(rules_copy(r, UNWIND_RULES, &copy), -ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_rules),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
