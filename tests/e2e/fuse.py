@@ -13,6 +13,8 @@ import subprocess
 import sys
 import threading
 
+from harness import die_with_parent
+
 LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, OPENDIR, DESTROY = 1, 2, 3, 14, 15, 18, 25, 26, 27, 38
 # They have no answer, or come from the kernel by itself.
 UNASKED = (FORGET, RELEASE, DESTROY, 36, 42)
@@ -70,7 +72,7 @@ def main(directory, path, *command):
     with open(path, "rb") as f:
         fs = Filesystem(directory, f.read())
     threading.Thread(target=fs.serve, daemon=True).start()
-    p = subprocess.Popen(command, stdout=subprocess.PIPE, close_fds=True)
+    p = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
     p.stdout.readline()
     fs.silent = True
     print("silent", flush=True)
