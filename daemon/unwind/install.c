@@ -8,6 +8,8 @@
 #define RETRY_NS (60 * NSEC_PER_SEC)
 /* Binaries without a table that are remembered although no process maps them. */
 #define LACKING_MAX 4096
+/* Likewise of those that wait for theirs: anybody can run ever new files, faster than tables are built. */
+#define UNCLAIMED_MAX 4096
 /* What was thrown out is free two windows later. */
 #define ROOM_NS (6 * NSEC_PER_SEC)
 
@@ -46,7 +48,8 @@ struct installed *installed_get(struct unwinder *u, uint64_t binary)
 	struct installed *t = installed_find(u, binary);
 
 	if (t) {
-		t->refs++;
+		if (t->refs++ == 0 && t->state == INSTALLED_WANTED)
+			u->n_unclaimed--;
 		return t;
 	}
 	t = new0(struct installed, 1);
@@ -90,11 +93,24 @@ static void unlack(struct unwinder *u, struct installed *t)
 	u->n_lacking--;
 }
 
+static void want(struct unwinder *u, struct installed *t)
+{
+	t->state = INSTALLED_WANTED;
+	TAILQ_INSERT_TAIL(&u->wanted, t, link);
+	u->n_unclaimed += t->refs == 0;
+}
+
+static void unwant(struct unwinder *u, struct installed *t)
+{
+	TAILQ_REMOVE(&u->wanted, t, link);
+	u->n_unclaimed -= t->refs == 0;
+}
+
 static void installed_free(struct unwinder *u, struct installed *t)
 {
 	uninstall(u, t, t->root != 0);
 	if (t->state == INSTALLED_WANTED)
-		TAILQ_REMOVE(&u->wanted, t, link);
+		unwant(u, t);
 	else if (t->state == INSTALLED_LACKING)
 		unlack(u, t);
 	index_del(&u->by_binary, hash_binary(t->binary), t->id);
@@ -105,7 +121,12 @@ static void installed_free(struct unwinder *u, struct installed *t)
 void installed_put(struct unwinder *u, struct installed *t)
 {
 	/* All stay for the next process that maps it, until there is need for their room. */
-	t->refs--;
+	if (--t->refs > 0 || t->state != INSTALLED_WANTED)
+		return;
+	if (++u->n_unclaimed > UNCLAIMED_MAX) {
+		installed_free(u, t);
+		u->refused++;
+	}
 }
 
 static void forget_one(struct unwinder *u)
@@ -142,8 +163,7 @@ bool installed_retry(struct unwinder *u)
 		if (!t->retry_mono_ns || t->retry_mono_ns > now)
 			continue;
 		unlack(u, t);
-		t->state = INSTALLED_WANTED;
-		TAILQ_INSERT_TAIL(&u->wanted, t, link);
+		want(u, t);
 		any = true;
 	}
 	return any;
@@ -282,7 +302,7 @@ uint64_t unwinder_next(struct unwinder *u)
 	installed_retry(u);
 	t = TAILQ_FIRST(&u->wanted);
 	if (t) {
-		TAILQ_REMOVE(&u->wanted, t, link);
+		unwant(u, t);
 		t->state = INSTALLED_BUILDING;
 		binary = t->binary;
 	}

@@ -84,6 +84,7 @@ struct unwinder {
 	struct index by_binary;
 	struct installed_list wanted, lacking;
 	size_t n_lacking;
+	size_t n_unclaimed; /* of the wanted: no installed process maps them */
 	struct space **spaces; /* by id; [0] unused */
 	size_t n_spaces, cap_spaces;
 	struct index by_version;

@@ -710,6 +710,40 @@ static void test_processes(void **state)
 	assert_int_equal(s.bytes_used, 0);
 }
 
+/* Who runs ever new binaries does not fill the memory with wishes; what lives is wanted all the same. */
+static void test_wishes(void **state)
+{
+	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(2 << 20);
+	struct unwinder_region r[] = {
+		{ BASE, BASE + 0x1000, 0x1000, 7000, UNWINDER_FILE },
+		{ BASE + 0x1000, BASE + 0x2000, 0x2000, 7000, UNWINDER_FILE },
+	};
+	struct unwinder_stats s;
+
+	for (uint64_t binary = 1; binary <= 5000; binary++)
+		unwinder_want(u, binary);
+	unwinder_stats(u, &s);
+	assert_int_equal(s.wanted, 4096);
+	assert_int_equal(s.refused, 5000 - 4096);
+	put(u, 1, r, ARRAY_SIZE(r));
+	unwinder_stats(u, &s);
+	assert_int_equal(s.wanted, 4097);
+	unwinder_remove(u, TGID, START);
+	unwinder_stats(u, &s);
+	assert_int_equal(s.wanted, 4096);
+	/* The first ones are built, and make room. */
+	assert_int_equal(unwinder_next(u), 1);
+	unwinder_want(u, 2);
+	unwinder_want(u, 5001);
+	unwinder_want(u, 5002);
+	unwinder_stats(u, &s);
+	assert_int_equal(s.wanted, 4097); /* one of them is being built */
+	for (uint64_t binary = 2; binary <= 4096; binary++)
+		assert_int_equal(unwinder_next(u), binary);
+	assert_int_equal(unwinder_next(u), 5001);
+	assert_int_equal(unwinder_next(u), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -721,7 +755,8 @@ int main(void)
 #endif
 		cmocka_unit_test(test_large_table),   cmocka_unit_test(test_many_mappings),
 		cmocka_unit_test(test_files),	      cmocka_unit_test(test_budget),
-		cmocka_unit_test(test_full),	      cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_wishes),	      cmocka_unit_test(test_full),
+		cmocka_unit_test(test_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
