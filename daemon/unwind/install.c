@@ -144,12 +144,14 @@ static void forget_one(struct unwinder *u)
 
 static void lack(struct unwinder *u, struct installed *t, enum unwind_lack why, uint64_t retry_ns)
 {
+	/* Not t itself, which is still in use, and may be the only one that nobody maps. */
+	if (u->n_lacking >= LACKING_MAX)
+		forget_one(u);
 	t->state = INSTALLED_LACKING;
 	t->lack = why;
 	t->retry_mono_ns = retry_ns ? mono_now_ns() + retry_ns : 0;
 	TAILQ_INSERT_TAIL(&u->lacking, t, link);
-	if (++u->n_lacking > LACKING_MAX)
-		forget_one(u);
+	u->n_lacking++;
 }
 
 bool installed_retry(struct unwinder *u)

@@ -744,6 +744,38 @@ static void test_wishes(void **state)
 	assert_int_equal(unwinder_next(u), 0);
 }
 
+/* All binaries without a table are mapped, but for the last one. */
+static void test_lacking(void **state)
+{
+	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(2 << 20);
+	static struct unwinder_region r[UNWIND_LIST * UNWIND_LISTS];
+	const struct unwind_file_key *file = A_FILE(1);
+	uint64_t binary = 0;
+	struct unwinder_stats s;
+
+	for (uint32_t process = 1; process <= 2; process++) {
+		for (size_t i = 0; i < ARRAY_SIZE(r); i++)
+			r[i] = (struct unwinder_region){ BASE + i * 0x1000, BASE + (i + 1) * 0x1000,
+							 0, ++binary, UNWINDER_FILE };
+		assert_int_equal(unwinder_put(u, process, START, process, r, ARRAY_SIZE(r)), 0);
+	}
+	unwinder_want(u, ++binary);
+	for (uint64_t next; (next = unwinder_next(u));) {
+		/* That they are made anew for each is of no interest here. */
+		if (next == 1 || next == binary - 1)
+			unwinder_settle(u);
+		unwinder_answer(u, next, NULL, file, UNWIND_LACK_CFI, true);
+	}
+	unwinder_stats(u, &s);
+	assert_int_equal(s.lacking[UNWIND_LACK_CFI], binary);
+	/* It makes room for the next. */
+	unwinder_want(u, ++binary);
+	assert_int_equal(unwinder_next(u), binary);
+	unwinder_answer(u, binary, NULL, file, UNWIND_LACK_CFI, true);
+	unwinder_stats(u, &s);
+	assert_int_equal(s.lacking[UNWIND_LACK_CFI], binary - 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -755,8 +787,8 @@ int main(void)
 #endif
 		cmocka_unit_test(test_large_table),   cmocka_unit_test(test_many_mappings),
 		cmocka_unit_test(test_files),	      cmocka_unit_test(test_budget),
-		cmocka_unit_test(test_wishes),	      cmocka_unit_test(test_full),
-		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_wishes),	      cmocka_unit_test(test_lacking),
+		cmocka_unit_test(test_full),	      cmocka_unit_test(test_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
