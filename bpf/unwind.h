@@ -182,10 +182,11 @@ SHARED_ASSERT(sizeof(struct unwind_file_key) == 32);
 struct unwind_stranger {
 	struct unwind_process_key process;
 	u64 address; /* in its mapping */
+	u64 mono_ns; /* when */
 	u32 owner; /* of the file */
 	u32 pad;
 };
-SHARED_ASSERT(sizeof(struct unwind_stranger) == 32);
+SHARED_ASSERT(sizeof(struct unwind_stranger) == 40);
 
 #define UNWIND_FILE_SEGMENTS 2
 struct unwind_file {

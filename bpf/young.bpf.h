@@ -31,12 +31,13 @@ struct {
 /* ---- for the walk ----------------------------------------------------------------------------------------- */
 
 /* The daemon knows the binary, but not that this is a file of it, or has yet to build its table. */
-static __always_inline void young_stranger(const struct unwind_process_key *process,
+static __always_inline void young_stranger(const struct scratch *s,
 					   const struct unwind_young_mapping *m)
 {
 	struct unwind_stranger stranger = {
-		.process = *process,
+		.process = { .start = s->rec.start, .tgid = s->rec.tgid },
 		.address = m->start,
+		.mono_ns = s->rec.mono_ns,
 		.owner = m->owner,
 	};
 
@@ -94,7 +95,7 @@ __noinline int walk_young(u32 slot)
 		if (pc - m->start >= m->end - m->start)
 			continue;
 		if (!young_table(&s->walk.at, m))
-			young_stranger(&key, m);
+			young_stranger(s, m);
 		return 0;
 	}
 	return 1;

@@ -96,18 +96,21 @@ static void want(struct unwinding *u, struct process *p)
 			unwinder_want(u->unwinder, u->from[i].binary);
 }
 
-/* What a process maps at an address, or NULL. */
+/* What a process maps where it was met, or NULL: by now another file may lie there. */
 static const struct process_region *region_at(struct unwinding *u, const struct unwind_stranger *s)
 {
 	struct process *p = process_known(u->processes, s->process.tgid, s->process.start);
 	size_t n = p ? process_region_count(p) : 0;
+	struct binary_ref then;
+	uint64_t offset;
 
 	if (!n || ARRAY_GROW(u->from, u->cap_from, n) < 0)
 		return NULL;
+	process_resolve(p, s->mono_ns, s->address, &then, &offset);
 	process_regions(p, u->from);
 	for (size_t i = 0; i < n; i++)
 		if (s->address >= u->from[i].start && s->address < u->from[i].end)
-			return &u->from[i];
+			return u->from[i].binary == then.key ? &u->from[i] : NULL;
 	return NULL;
 }
 
