@@ -193,8 +193,7 @@ static __always_inline void stack_space(struct scratch *s)
 	c = bpf_map_lookup_elem(&unwind_controls, &zero);
 	if (!p || !c)
 		return;
-	s->walk.epoch = c->epoch;
-	s->walk.space = *p;
+	walk_of(&s->walk, p, c->epoch);
 }
 
 /* The user side begins with the registers in s->regs. */

@@ -48,13 +48,13 @@ struct walk {
 	u64 cfa;
 	u64 hash;
 	u64 check;
+	u64 memo; /* what rules are remembered for, beside the address: walk_of() */
 	u32 word; /* size of a saved register: 8, or 4 in a 32-bit process; 0: there is no user side */
 	u32 rule;
-	u32 epoch;
 	u8 exact; /* ip is of an instruction that has not run, not a return address */
 	u8 known; /* enum walk_known */
 	u8 doubtful; /* went by frame pointers where a table should have been: enum walk_end says why */
-	u8 pad;
+	u8 noted; /* `at` is from walk_young(): it holds for this moment */
 	struct unwind_process space; /* node 0: its mappings are not known */
 	struct unwind_mapping at; /* of the last address that was looked up in mappings */
 	u64 words[WALK_WORDS]; /* read from the stack */
@@ -96,6 +96,16 @@ static __always_inline u64 hash_finish(u64 h)
 	h ^= h >> 33;
 	h *= 0xc4ceb9fe1a85ec53ULL;
 	return h ^ h >> 33;
+}
+
+/*
+ * The mappings in which a walk looks. A rule is remembered for them, until rules may be used anew: both are in one hash,
+ * for as parts of one number, beside the address, they would meet others' sooner or later.
+ */
+static __always_inline void walk_of(struct walk *w, const struct unwind_process *space, u32 epoch)
+{
+	w->space = *space;
+	w->memo = hash_finish((u64)epoch << 32 | space->space);
 }
 
 /* ---- frames ------------------------------------------------------------------------------------------ */
@@ -181,6 +191,7 @@ WALK_FN int walk_mapping(u32 slot)
 	if (pc - s->walk.at.start < s->walk.at.end - s->walk.at.start)
 		return 0;
 	s->walk.at.end = s->walk.at.start = 0;
+	s->walk.noted = 0;
 	node = walk_node(s->walk.space.node);
 	if (node && s->walk.space.deep) {
 		i = node_find(node, pc, *(const u32 *)node, UNWIND_LISTS / 2, 16);
@@ -267,8 +278,7 @@ static __always_inline int walk_find(u32 slot, struct scratch *s)
 
 	s->walk.rule = 0;
 	if (s->walk.space.node) {
-		key = hash_finish(lookup_pc(&s->walk) ^ (u64)s->walk.space.space << 32 ^
-				  (u64)s->walk.epoch << 48);
+		key = hash_finish(lookup_pc(&s->walk) ^ s->walk.memo);
 		m = walk_memo(key);
 	}
 	if (m) {
@@ -282,13 +292,12 @@ static __always_inline int walk_find(u32 slot, struct scratch *s)
 	if (walk_mapping(slot)) {
 		if (walk_young(slot))
 			return s->walk.space.node ? WALK_NOWHERE : WALK_UNKNOWN;
-		/* Not to be remembered: what it says of a file holds for this moment. */
-		m = NULL;
+		s->walk.noted = 1;
 	}
 	if (!s->walk.at.root)
 		return WALK_LACKS + s->walk.at.lack;
 	s->walk.rule = walk_row(slot);
-	if (m) {
+	if (m && !s->walk.noted) {
 		m->rule = s->walk.rule;
 		m->check = key ^ s->walk.rule;
 	}
