@@ -45,11 +45,12 @@ static __always_inline void young_stranger(const struct scratch *s,
 		bpf_map_update_elem(&unwind_strangers, &m->file, &stranger, BPF_NOEXIST);
 }
 
-/* A file's table, and where in it the mapping is. False: none is known. */
+/* A file's table, and where in it the mapping is: of the segment that it shows most of. False: none is known. */
 static __always_inline bool young_table(struct unwind_mapping *at,
 					const struct unwind_young_mapping *m)
 {
 	const struct unwind_file *f = bpf_map_lookup_elem(&unwind_files, &m->file);
+	u64 most = 0;
 
 	at->start = m->start;
 	at->end = m->end;
@@ -61,11 +62,14 @@ static __always_inline bool young_table(struct unwind_mapping *at,
 	at->lack = UNWIND_LACK_CFI;
 #pragma unroll
 	for (u32 i = 0; i < UNWIND_FILE_SEGMENTS; i++) {
-		u64 offset = f->segment[i].offset;
+		u64 offset = f->segment[i].offset, end = offset + f->segment[i].size;
+		u64 from = m->offset > offset ? m->offset : offset;
+		u64 mapped_end = m->offset + (m->end - m->start);
+		u64 to = mapped_end < end ? mapped_end : end;
 
-		if (i >= f->n || m->offset >= offset + f->segment[i].size ||
-		    m->offset + (m->end - m->start) <= offset)
+		if (i >= f->n || to <= from || to - from <= most)
 			continue;
+		most = to - from;
 		at->delta = m->start - (f->segment[i].pc + m->offset - offset);
 		at->root = f->root;
 	}

@@ -9,22 +9,26 @@
 
 /* ---- lists of mappings ---------------------------------------------------------------------------------- */
 
-/* Table pc of the mapping's first byte, where its table is known and shows this part of the file. */
+/*
+ * Table pc of the mapping's first byte, where its table is known and shows this part of the file. Mappings are whole
+ * pages: they begin before their segment, end behind it, and may show some of its neighbours, in whose pages it lies.
+ */
 static bool region_pc(const struct region *r, uint64_t *ret)
 {
 	const struct installed *t = r->table;
+	uint64_t most = 0;
 
 	for (size_t i = 0; i < t->n_segments; i++) {
 		const struct table_segment *s = &t->segments[i];
-		uint64_t end = r->offset + (r->end - r->start);
+		uint64_t from = MAX(r->offset, s->offset);
+		uint64_t to = MIN(r->offset + (r->end - r->start), s->offset + s->size);
 
-		/* Mappings are whole pages: they begin before the segment and end behind it. */
-		if (r->offset < s->offset + s->size && end > s->offset) {
-			*ret = s->pc + r->offset - s->offset;
-			return true;
-		}
+		if (to <= from || to - from <= most)
+			continue;
+		most = to - from;
+		*ret = s->pc + r->offset - s->offset;
 	}
-	return false;
+	return most > 0;
 }
 
 static void fill_mapping(const struct region *r, struct unwind_mapping *m)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Nodes and rules in real maps. */
+/* Nodes and rules in real maps, and mappings in nodes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,6 +7,7 @@
 
 #include "unwind/pool.h"
 #include "unwind/rules.h"
+#include "unwind/unwinder.h"
 
 static void test_pool(void **state)
 {
@@ -82,11 +83,45 @@ static void test_rules(void **state)
 	assert_int_equal(rules_copy(r, UNWIND_RULES, &copy), -ENOENT);
 }
 
+/* Two segments share a page of the file: each of their mappings shows some of the other. */
+static void test_shared_page(void **state)
+{
+	static const struct unwind_rule rule = { .cfa = UNWIND_SP };
+	static const struct table_segment segments[] = { { 0x1000, 0x1100, 0 },
+							 { 0x2100, 0x0f00, 0x2100 } };
+	static const struct unwinder_region regions[] = {
+		{ 0x401000, 0x403000, 0x1000, 7, UNWINDER_FILE },
+		{ 0x403000, 0x404000, 0x2000, 7, UNWINDER_FILE },
+	};
+	_cleanup_(table_builder_free_p) struct table_builder *b = NULL;
+	_cleanup_(unwinder_free_p) struct unwinder *u = NULL;
+	_cleanup_free_ struct table *t = NULL;
+	struct unwind_process p;
+	struct unwind_list list;
+
+	assert_int_equal(unwinder_new(&(struct unwinder_options){}, &u), 0);
+	assert_int_equal(table_builder_new(62, 0x401000, &b), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(segments); i++)
+		assert_int_equal(table_add_segment(b, &segments[i]), 0);
+	assert_int_equal(table_add_row(b, 0, &rule), 0);
+	assert_int_equal(table_finish(b, &t), 0);
+	assert_int_equal(unwinder_put(u, 1, 1, 1, regions, ARRAY_SIZE(regions)), 0);
+	assert_int_equal(unwinder_next(u), 7);
+	unwinder_answer(u, 7, t, NULL, 0, false);
+	assert_true(unwinder_space(u, 1, 1, &p));
+	assert_true(unwinder_node(u, p.node, &list));
+	for (size_t i = 0; i < ARRAY_SIZE(regions); i++) {
+		assert_int_not_equal(list.mapping[i].root, 0);
+		assert_int_equal(list.mapping[i].delta, 0x401000);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_shared_page),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
