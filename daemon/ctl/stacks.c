@@ -57,6 +57,54 @@ static void binary_row(struct table *t, const Sysprofd__V1__BinaryStacks *b)
 	table_cell(t, why.data ?: "");
 }
 
+/* In the order of how often they are met. */
+static const struct {
+	const char *reason, *meaning;
+} reasons[] = {
+	{ "no-table", "the table to walk a binary by is not built yet, finds no room in "
+		      "unwind-memory, or cannot be made" },
+	{ "no-process", "what a new process had mapped was not known yet" },
+	{ "pending", "the memory of a waiting thread could not be read, as when it ends; shown "
+		     "below [user stack pending]" },
+	{ "runtime-code", "code that was made at run time, and keeps no frame pointer" },
+	{ "no-row", "code without call frame information, and without frame pointer" },
+	{ "no-mapping", "an address where no code is known" },
+	{ "read-failed", "the stack's next page was not in memory" },
+	{ "unsupported", "the caller can be found only by a register that is not followed" },
+	{ "not-ascending",
+	  "the next frame did not lie above: no frame pointer, or a damaged stack" },
+	{ "limit", "more than 512 frames; shown below [truncated]" },
+	{ "no-registers", "the kernel gave no registers of the user's side" },
+};
+
+static bool has_reason(const Sysprofd__V1__StacksResponse *m, const char *reason)
+{
+	for (size_t i = 0; i < m->n_binaries; i++)
+		for (size_t j = 0; j < m->binaries[i]->n_partial; j++)
+			if (m->binaries[i]->partial[j]->count > 0 &&
+			    streq(m->binaries[i]->partial[j]->reason, reason))
+				return true;
+	return false;
+}
+
+/* What the reasons above it mean. */
+static void put_meanings(const Sysprofd__V1__StacksResponse *m, const struct text *t,
+			 struct strbuf *out)
+{
+	const char *gap = "\n";
+
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+		_cleanup_(strbuf_done) struct strbuf line = {};
+
+		if (!has_reason(m, reasons[i].reason))
+			continue;
+		strbuf_puts(out, gap);
+		gap = "";
+		strbuf_printf(&line, "%s: %s", reasons[i].reason, reasons[i].meaning);
+		text_wrap(t, line.data ?: "", 2, out);
+	}
+}
+
 static int answer_text(const Sysprofd__V1__StacksResponse *m, struct strbuf *out)
 {
 	struct table_column columns[] = {
@@ -72,11 +120,12 @@ static int answer_text(const Sysprofd__V1__StacksResponse *m, struct strbuf *out
 	_cleanup_(strbuf_done) struct strbuf line = {};
 	char n[HUMAN_MAX], share[HUMAN_MAX], fp[HUMAN_MAX];
 	struct text text;
+	int r;
 
 	text_init(&text, STDOUT_FILENO);
 	strbuf_printf(&line,
-		      "%s of %s samples have a complete user stack; %s were walked by frame "
-		      "pointers in part",
+		      "%s of %s samples since the daemon's start have a complete user stack; %s "
+		      "were walked by frame pointers in part",
 		      human_share((double)m->complete, (double)m->samples, share),
 		      human_count(m->samples, n),
 		      human_share((double)m->frame_pointer, (double)m->samples, fp));
@@ -84,7 +133,10 @@ static int answer_text(const Sysprofd__V1__StacksResponse *m, struct strbuf *out
 	strbuf_putc(out, '\n');
 	for (size_t i = 0; i < m->n_binaries; i++)
 		binary_row(&t, m->binaries[i]);
-	return table_print(&t, &text, out);
+	r = table_print(&t, &text, out);
+	if (r >= 0)
+		put_meanings(m, &text, out);
+	return r;
 }
 
 int command_stacks(const struct options *o, struct client *c)

@@ -201,7 +201,7 @@ static void counters_text(const Sysprofd__V1__StatusResponse *m, const struct te
 	static const struct {
 		const char *prefix, *heading;
 	} groups[] = {
-		{ "walk-", "user stacks ended: " },
+		{ "walk-", "distinct user stacks ended: " },
 		{ "debuginfod-", "debug files from servers: " },
 		{ "", "also dropped or refused: " },
 	};

@@ -381,11 +381,39 @@ static void test_status(void **state)
 	assert_non_null(strstr(text.data, "on-cpu lost: tick-skipped 5\n"));
 	assert_non_null(
 		strstr(text.data, "on-cpu counted without stack or series: stack-shed 7\n"));
-	assert_non_null(strstr(text.data, "user stacks ended: complete 90\n"));
+	assert_non_null(strstr(text.data, "distinct user stacks ended: complete 90\n"));
 	assert_non_null(strstr(text.data, "also dropped or refused: symbol-binaries-poisoned 1\n"));
 	assert_non_null(strstr(text.data, "(2.00 % of one CPU)"));
 	assert_int_equal(run("status", 40, &narrow), 0);
 	assert_lines_fit(&narrow, 40);
+}
+
+static void test_stacks(void **state)
+{
+	_cleanup_(strbuf_done) struct strbuf text = {}, narrow = {};
+	Sysprofd__V1__StacksResponse m = SYSPROFD__V1__STACKS_RESPONSE__INIT;
+	Sysprofd__V1__BinaryStacks b = SYSPROFD__V1__BINARY_STACKS__INIT, *rows[] = { &b };
+	Sysprofd__V1__Loss table = SYSPROFD__V1__LOSS__INIT, process = table;
+	Sysprofd__V1__Loss *why[] = { &table, &process };
+
+	table.reason = (char *)"no-table";
+	table.count = 3;
+	process.reason = (char *)"no-process";
+	b.binary = (char *)"/usr/bin/nginx";
+	b.samples = m.samples = 10;
+	b.complete = m.complete = 7;
+	b.partial = why;
+	b.n_partial = 2;
+	m.binaries = rows;
+	m.n_binaries = 1;
+	answer_with(&m.base);
+	assert_int_equal(run("stacks", 0, &text), 0);
+	assert_non_null(strstr(text.data, "/usr/bin/nginx  no-table 3\n"));
+	assert_non_null(strstr(text.data, "\nno-table: the table "));
+	/* Of which there is none. */
+	assert_null(strstr(text.data, "no-process"));
+	assert_int_equal(run("stacks", 60, &narrow), 0);
+	assert_lines_fit(&narrow, 60);
 }
 
 static void test_series(void **state)
@@ -631,6 +659,7 @@ int main(void)
 		cmocka_unit_test(test_idle_is_not_unrecorded),
 		cmocka_unit_test(test_request_says_what_was_asked),
 		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_series),
 		cmocka_unit_test(test_labels_and_types),
 		cmocka_unit_test(test_flame),
