@@ -78,7 +78,7 @@ static const struct {
 } command_help_texts[COMMAND_N] = {
 	[COMMAND_STATUS] = { "status [--format text|json]\n"
 			     "  What the daemon does, what it lost and why, what it costs.\n"
-			     "  seen = stored + lost for every collector.\n",
+			     "  seen = stored + idle + lost for every collector.\n",
 			     false, true, false, "" },
 	[COMMAND_TOP] = { "top [--by DIMENSION] [-n N] [--sort self|total] [--names full|short] "
 			  "[SELECTION]\n"
@@ -117,10 +117,17 @@ static const struct {
 			     "  -n N              so many series, the rest is [other]; default: "
 			     "20\n" },
 	[COMMAND_STACKS] = { "stacks [-n N] [--format text|json]\n"
-			     "  How complete user stacks are, by the binary in which they end: "
-			     "samples "
-			     "since\n"
-			     "  the daemon's start, most incomplete ones first.\n",
+			     "  How complete user stacks are: all samples since the daemon's "
+			     "start, by the\n"
+			     "  binary in which the walk ended, most incomplete ones first. "
+			     "PARTIAL "
+			     "are those\n"
+			     "  that do not reach their outermost frame, WHY counts them by "
+			     "reason; "
+			     "BY FP is\n"
+			     "  the share in which a frame was found by frame pointer, for want of "
+			     "better.\n"
+			     "  For root and the daemon's group.\n",
 			     false, true, false,
 			     "  -n N              so many binaries; default: 20\n" },
 	[COMMAND_TYPES] = { "types [--format text|json]\n"
@@ -135,10 +142,11 @@ static const struct {
 	[COMMAND_WATCH] = { "watch [--type TYPE] [--filter KEY=GLOB]... [--format text|json]\n"
 			    "  One line for each bucket as it closes, until interrupted; with "
 			    "json, one\n"
-			    "  object a line.\n",
+			    "  object a line. The KEYs are those of top.\n",
 			    false, true, false, "" },
 	[COMMAND_RECORD] = { "record [-F HZ] [-d SECONDS] [--filter KEY=GLOB]... -o FILE\n"
-			     "  A burst of on-CPU samples beside the history, not part of it.\n",
+			     "  A burst of on-CPU samples beside the history, not part of it.\n"
+			     "  The KEYs are those of top.\n",
 			     false, false, true,
 			     "  -F HZ             samples per second and CPU, 1 to 997; default: "
 			     "99\n"

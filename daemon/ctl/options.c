@@ -394,8 +394,9 @@ static int apply(struct options *o, const struct found *found, size_t n, struct 
 		int r;
 
 		if (!row) {
-			strbuf_printf(error, "%s has no option %s", command_names[o->command],
-				      found[i].word);
+			strbuf_printf(error, "%s has no option %s; see sysprofctl %s --help",
+				      command_names[o->command], found[i].word,
+				      command_names[o->command]);
 			return -EINVAL;
 		}
 		r = row->set(o, found[i].value, error);
