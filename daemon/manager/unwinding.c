@@ -69,15 +69,17 @@ static int install(struct unwinding *u, struct process *p, const struct known *k
 	process_regions(p, u->from);
 	for (size_t i = 0; i < n; i++) {
 		const struct process_region *f = &u->from[i];
+		/* That of 32-bit processes lies below 4 GiB: it is another one, and they are walked without tables. */
+		bool vdso = f->kind == BINARY_VDSO && f->end > 1ULL << 32;
 
-		if (f->kind == BINARY_VDSO)
+		if (vdso)
 			__atomic_store_n(&u->vdso, f->binary, __ATOMIC_RELAXED);
 		u->regions[i] = (struct unwinder_region){
 			.start = f->start,
 			.end = f->end,
 			.offset = f->offset,
 			.binary = f->binary,
-			.kind = f->kind == BINARY_ANON ? UNWINDER_CODE : UNWINDER_FILE,
+			.kind = f->kind == BINARY_ELF || vdso ? UNWINDER_FILE : UNWINDER_CODE,
 		};
 	}
 	return unwinder_put(u->unwinder, k->tgid, k->start, process_version(p), u->regions, n);
