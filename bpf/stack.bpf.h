@@ -209,7 +209,8 @@ static __always_inline void stack_user_regs(struct scratch *s)
 
 /*
  * The registers that a task which is in the kernel had in user space: false for kernel threads, for tasks that
- * have given up their memory (in exit and exec), and when they cannot be read. Leaves all of them in s->regs.
+ * have given up their memory (in exit and exec), for the kernel's workers in a user's process (vhost), whose registers
+ * are zero, and when they cannot be read. Leaves all of them in s->regs.
  */
 static __always_inline bool stack_read_user_regs(struct scratch *s, struct task_struct *task)
 {
@@ -228,7 +229,7 @@ static __always_inline bool stack_read_user_regs(struct scratch *s, struct task_
 	else
 		regs = BPF_CORE_READ(task, stack) + thread_size -
 		       bpf_core_type_size(struct pt_regs);
-	return !bpf_probe_read_kernel(s->regs, sizeof(s->regs), regs);
+	return !bpf_probe_read_kernel(s->regs, sizeof(s->regs), regs) && s->regs[REGS_SP];
 }
 
 /* Takes the user side of the current task, which is in the kernel. */
