@@ -615,7 +615,7 @@ WALK_FN int walk_link(u32 slot)
 	s->walk.exact = 0;
 	if (walk_find(slot, s) || walk_rule(s->walk.rule, &rule) || rule.cfa == UNWIND_NONE)
 		goto no;
-	s->walk.known = 0;
+	s->walk.known = WALK_KNOWS_NONE;
 	s->rec.nr_fp++;
 	return 0;
 no:

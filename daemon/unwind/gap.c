@@ -170,7 +170,7 @@ static int scan(struct gaps *g, struct gap *gap, uint64_t end)
 	return r;
 }
 
-/* ---- what the linker and the C library's start files make ---------------------------------------------------------------------------- */
+/* ---- what the linker and the C library's start files make -------------------------------------- */
 
 #define STUB 16
 #define STUB_MIN 8 /* bytes, of those that have no number to push */

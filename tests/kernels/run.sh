@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 series=(${KERNELS:-5.10 6.1 6.12 7 6.12/arm64})
 boot_limit=${KERNEL_TIMEOUT:-600}
 # What only another machine can tell: its code paths, its registers, its system calls.
-foreign_tests=(test-truth-live test-blob test-sandbox test-unwind-live)
+foreign_tests=(test-truth-live test-blob test-sandbox test-unwind-live test-unwind-pool-live)
 mkdir -p "$build/kernels"
 root=$(cd "$build/kernels" && pwd)
 # shellcheck source=tests/kernels/debian.sh
