@@ -21,6 +21,7 @@ enum kind {
 	KIND_TIME, /* uint64_t ns: "10s", "500ms", "7d" */
 	KIND_BYTES, /* uint64_t: "64M", "1G" */
 	KIND_TEXT, /* char * */
+	KIND_URLS, /* char *: http:// or https://, separated by blanks */
 	KIND_CHOICE, /* unsigned: index into choices */
 	KIND_RULE, /* appends to rules */
 };
@@ -106,7 +107,7 @@ static const struct setting settings[] = {
 	  "Address space of the helper that reads symbol tables." },
 	{ "symbol", "timeout", KIND_TIME, AT(symbol_timeout_ns), "5s", "100ms", "1min", NULL,
 	  "After this time without an answer the helper is killed and started anew." },
-	{ "symbol", "debuginfod-urls", KIND_TEXT, AT(debuginfod_urls), "", NULL, NULL, NULL,
+	{ "symbol", "debuginfod-urls", KIND_URLS, AT(debuginfod_urls), "", NULL, NULL, NULL,
 	  "Servers that are asked for debug files of stripped programs, separated by blanks; empty: none. They learn what runs here. Read at start." },
 	{ "symbol", "debuginfod-cache", KIND_BYTES, AT(debuginfod_bytes), "1G", "16M", "64G", NULL,
 	  "Debug files from servers kept in the state directory; one may have half of it. Read at start." },
@@ -195,6 +196,10 @@ static void expect(struct strbuf *why, const struct setting *s)
 	case KIND_TEXT:
 		strbuf_puts(why, "a text of at most 4,095 bytes");
 		break;
+	case KIND_URLS:
+		strbuf_puts(why, "http:// or https:// and a host, separated by blanks, in at most "
+				 "4,095 bytes");
+		break;
 	case KIND_RULE:
 		strbuf_puts(why, "group:NAME unit=GLOB");
 		break;
@@ -248,11 +253,40 @@ static int add_rule(struct config *c, const char *text)
 	return 0;
 }
 
+/* Anything else would be asked for as a host of the local domain. */
+static bool are_urls(const char *text)
+{
+	while (*text) {
+		const char *host = str_skip_prefix(text, "http://");
+		size_t n = strcspn(text, " ");
+
+		host = host ?: str_skip_prefix(text, "https://");
+		if (!host || !strcspn(host, " /:?#"))
+			return false;
+		/* A second one, behind a comma or a tab. */
+		if (memmem(host, n - (size_t)(host - text), "://", 3))
+			return false;
+		text += n;
+		text += strspn(text, " ");
+	}
+	return true;
+}
+
+static int set_text(char **at, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		return -ENOMEM;
+	free(*at);
+	*at = copy;
+	return 0;
+}
+
 /* 0, 1: the text does not fit the setting, -ENOMEM. */
 static int set_value(struct config *c, const struct setting *s, const char *text)
 {
 	void *at = (char *)c + s->offset;
-	char *copy;
 
 	switch (s->kind) {
 	case KIND_BOOL:
@@ -262,14 +296,10 @@ static int set_value(struct config *c, const struct setting *s, const char *text
 	case KIND_RULE:
 		return add_rule(c, text);
 	case KIND_TEXT:
+	case KIND_URLS:
 		if (strlen(text) >= 4096 || (!*text && *s->initial))
 			return 1;
-		copy = strdup(text);
-		if (!copy)
-			return -ENOMEM;
-		free(*(char **)at);
-		*(char **)at = copy;
-		return 0;
+		return s->kind == KIND_URLS && !are_urls(text) ? 1 : set_text(at, text);
 	default:
 		return !set_number(at, s, text);
 	}
@@ -467,6 +497,7 @@ static bool value_equal(const struct setting *s, const void *a, const void *b)
 	case KIND_REAL:
 		return *(const double *)a == *(const double *)b;
 	case KIND_TEXT:
+	case KIND_URLS:
 		return streq(*(char *const *)a, *(char *const *)b);
 	case KIND_RULE:
 		break;

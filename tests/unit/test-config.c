@@ -52,6 +52,7 @@ static void test_values(void **state)
 		load("# a comment\n[collect]\r\n\ton-cpu-rate = 99.5\nfutex=off\n"
 		     "off-cpu-threshold=500us\non-cpu-event=cycles\n"
 		     "[store]\nmax-size=64M\n[log]\nlevel=debug\n"
+		     "[symbol]\ndebuginfod-urls=https://a.example/x  http://b:8002\n"
 		     "[access]\nallow=group:dev unit=web*.service\nallow=group:ops unit=*\n",
 		     &c, &p),
 		0);
@@ -61,6 +62,7 @@ static void test_values(void **state)
 	assert_int_equal(c->on_cpu_event, 1);
 	assert_int_equal(c->store_max_bytes, 64 << 20);
 	assert_int_equal(c->log_level, LOG_LEVEL_DEBUG);
+	assert_string_equal(c->debuginfod_urls, "https://a.example/x  http://b:8002");
 	assert_int_equal(c->n_rules, 2);
 	assert_string_equal(c->rules[0].group, "dev");
 	assert_string_equal(c->rules[0].unit, "web*.service");
@@ -101,6 +103,11 @@ static void test_problems(void **state)
 		{ "[collect]\non-cpu=maybe\n", ":2: on-cpu=maybe: expected yes or no" },
 		{ "[store]\nmax-size=1X\n", ":2: max-size=1X: expected a size from 8M to 1T" },
 		{ "[collect]\non-cpu-event=foo\n", "expected cpu-clock or cycles" },
+		{ "[symbol]\ndebuginfod-urls=no url\n", "expected http:// or https:// and a host" },
+		{ "[symbol]\ndebuginfod-urls=https://a b\n", "expected http:// or https://" },
+		{ "[symbol]\ndebuginfod-urls=https:///a\n", "expected http:// or https://" },
+		{ "[symbol]\ndebuginfod-urls=https://a,https://b\n", "separated by blanks" },
+		{ "[symbol]\ndebuginfod-urls=file:///a\n", "expected http:// or https://" },
 		{ "\n\n[nope]\nx=1\n", ":3: unknown section [nope]" },
 		{ "[collect]\nmax-size=1G\n", ":2: max-size belongs into section [store]" },
 		{ "[collect]\nfrobnicate=1\n", ":2: unknown key frobnicate in section [collect]" },
