@@ -52,6 +52,8 @@ static void store_json(struct json *j, const Sysprofd__V1__StoreStatus *s)
 	json_unsigned(j, s->damaged);
 	json_key(j, "dropped");
 	json_unsigned(j, s->dropped);
+	json_key(j, "given_up");
+	json_unsigned(j, s->given_up);
 	json_key(j, "state");
 	json_string(j, s->state);
 	json_object_end(j);
@@ -242,6 +244,8 @@ static void store_text(const Sysprofd__V1__StoreStatus *s, const struct text *t,
 		strbuf_printf(&line, ", %s damaged", human_count(s->damaged, n));
 	if (s->dropped)
 		strbuf_printf(&line, ", %s could not be written", human_count(s->dropped, n));
+	if (s->given_up)
+		strbuf_printf(&line, ", %s given up for age or room", human_count(s->given_up, n));
 	if (!str_empty(s->state))
 		strbuf_printf(&line, ", state: %s", s->state);
 	text_wrap(t, line.data ?: "", 2, out);

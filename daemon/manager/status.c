@@ -135,7 +135,8 @@ static int add_store(const struct archive_stats *a, Sysprofd__V1__StatusResponse
 	s->buckets = a->store.buckets;
 	s->oldest_ns = a->store.oldest_wall_ns;
 	s->damaged = a->store.damaged_blobs;
-	s->dropped = a->dropped + a->store.dropped_buckets;
+	s->dropped = a->dropped;
+	s->given_up = a->store.dropped_buckets;
 	s->state = strdup(a->store.state);
 	return s->state ? 0 : -ENOMEM;
 }

@@ -148,6 +148,8 @@ static void put_store(struct strbuf *b, const Sysprofd__V1__StoreStatus *m)
 		m->damaged);
 	counter(b, "sysprofd_store_dropped_buckets_total", "Buckets that could not be written.",
 		m->dropped);
+	counter(b, "sysprofd_store_given_up_buckets_total",
+		"Stored buckets that went: too old, or for room.", m->given_up);
 }
 
 static void put_durations(struct strbuf *b, const struct duration_histogram *all)

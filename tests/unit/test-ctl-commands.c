@@ -354,6 +354,7 @@ static void test_status(void **state)
 	store.buckets = 12;
 	store.state = (char *)"ok";
 	store.damaged = 2;
+	store.given_up = 3;
 	m.version = (char *)"0.1.0";
 	m.uptime_seconds = 12.5;
 	m.collectors = collectors;
@@ -374,7 +375,7 @@ static void test_status(void **state)
 		"[\"off-cpu\"][\"state\"],\"rate_hz\":0,\"event\":\"\",\"seen\":0,\"samples\":0,"
 		"\"idle\":0,\"lost\":{},\"folded\":{}}},"
 		"\"windows\":6,\"store\":{\"bytes\":1048576,\"buckets\":12,\"oldest\":None,"
-		"\"limit_bytes\":0,\"damaged\":2,\"dropped\":0,\"state\":\"ok\"},"
+		"\"limit_bytes\":0,\"damaged\":2,\"dropped\":0,\"given_up\":3,\"state\":\"ok\"},"
 		"\"memory\":{\"rss_bytes\":31457280,\"bpf_bytes\":9437184},\"cpu_seconds\":0.25,"
 		"\"counters\":{\"walk-complete\":90,\"symbol-binaries-poisoned\":1}}");
 	assert_int_equal(run("status", 0, &text), 0);
@@ -383,6 +384,8 @@ static void test_status(void **state)
 		strstr(text.data, "on-cpu counted without stack or series: stack-shed 7\n"));
 	assert_non_null(strstr(text.data, "distinct user stacks ended: complete 90\n"));
 	assert_non_null(strstr(text.data, "also dropped or refused: symbol-binaries-poisoned 1\n"));
+	/* What retention does is no failure. */
+	assert_non_null(strstr(text.data, ", 2 damaged, 3 given up for age or room, state: ok\n"));
 	assert_non_null(strstr(text.data, "(2.00 % of one CPU)"));
 	assert_int_equal(run("status", 40, &narrow), 0);
 	assert_lines_fit(&narrow, 40);
