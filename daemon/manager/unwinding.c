@@ -11,12 +11,16 @@ struct known {
 	uint64_t start;
 };
 
+#define DEALT 1024
+
 struct unwinding {
 	struct process_table *processes;
 	struct unwinder *unwinder;
 	struct supplier *supplier;
 	struct walk_tables tables;
 	uint64_t vdso; /* registry key, or 0; the supplier's thread reads it */
+	/* Processes that this slice's stacks have led to, by hash: others may have taken the place of some. */
+	struct known dealt[DEALT];
 	/* Room that is used again. */
 	struct known *changed;
 	size_t n_changed, cap_changed;
@@ -160,21 +164,30 @@ void unwinding_follow(struct unwinding *u)
 	}
 }
 
+/* Many stacks are of one process, and what it maps may be much: it is not looked at for each. */
+static bool is_first(struct unwinding *u, const struct known *k)
+{
+	uint64_t hash = (k->start ^ (uint64_t)k->tgid << 32) * 0x9e3779b97f4a7c15ULL;
+	struct known *at = &u->dealt[hash >> 32 & (DEALT - 1)];
+	bool first = at->tgid != k->tgid || at->start != k->start;
+
+	*at = *k;
+	return first;
+}
+
 void unwinding_see(struct unwinding *u, const struct slice *s)
 {
-	struct known last = {};
-
 	if (!u)
 		return;
 	unwinder_settle(u->unwinder);
+	memset(u->dealt, 0, sizeof(u->dealt));
 	for (size_t i = 0; i < s->n_stacks; i++) {
 		const struct slice_stack *st = &s->stacks[i];
 		struct known k = { st->tgid, st->start };
 		struct process *p;
 
-		if (!st->nr_user || (k.tgid == last.tgid && k.start == last.start))
+		if (!st->nr_user || !is_first(u, &k))
 			continue;
-		last = k;
 		p = process_known(u->processes, k.tgid, k.start);
 		if (!p || unwinder_version(u->unwinder, k.tgid, k.start) == process_version(p))
 			continue;

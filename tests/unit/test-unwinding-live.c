@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/io.h"
+#include "base/strbuf.h"
 #include "manager/unwinding.h"
 #include "parser/parser.h"
 
@@ -34,7 +34,7 @@ static void put(uint32_t pid, const char *name, const char *text)
 	assert_int_equal(fclose(f), 0);
 }
 
-static void put_process(uint32_t pid, const char *vdso)
+static void put_process(uint32_t pid, const char *maps)
 {
 	char path[96], text[128];
 
@@ -45,8 +45,17 @@ static void put_process(uint32_t pid, const char *vdso)
 	put(pid, "stat", text);
 	put(pid, "status", "Name:\tx\nUid:\t0\t0\t0\t0\n");
 	put(pid, "cgroup", "0::/\n");
-	snprintf(text, sizeof(text), "%s r-xp 00000000 00:00 0 [vdso]\n", vdso);
-	put(pid, "maps", text);
+	put(pid, "maps", maps);
+}
+
+static void meet(struct process_table *t, uint32_t pid, size_t regions)
+{
+	struct process *p = process_find(t, pid, START);
+	struct process_labels l;
+
+	assert_non_null(p);
+	process_labels(p, &l);
+	assert_int_equal(process_region_count(p), regions);
 }
 
 static struct unwinder_stats stats_of(struct unwinding *u)
@@ -68,17 +77,11 @@ static void test_vdso(void **state)
 					{ .tgid = 12, .start = START, .nr_user = 1 } };
 	const struct slice s = { .stacks = stacks, .n_stacks = ARRAY_SIZE(stacks) };
 
-	put_process(11, "7ffc00000000-7ffc00002000");
-	put_process(12, "f7f00000-f7f02000");
+	put_process(11, "7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0 [vdso]\n");
+	put_process(12, "f7f00000-f7f02000 r-xp 00000000 00:00 0 [vdso]\n");
 	assert_int_equal(process_table_new(&o, &t), 0);
-	for (size_t i = 0; i < ARRAY_SIZE(stacks); i++) {
-		struct process *p = process_find(t, stacks[i].tgid, START);
-		struct process_labels l;
-
-		assert_non_null(p);
-		process_labels(p, &l);
-		assert_int_equal(process_region_count(p), 1);
-	}
+	meet(t, 11, 1);
+	meet(t, 12, 1);
 	assert_int_equal(unwinding_new(t, NULL, 0, &u), 0);
 	unwinding_see(u, &s);
 	while (stats_of(u).tables + stats_of(u).lacking[UNWIND_LACK_FILE] == 0 ||
@@ -91,6 +94,34 @@ static void test_vdso(void **state)
 	assert_int_equal(stats_of(u).lacking[UNWIND_LACK_FILE], 0);
 }
 
+/* Processes that map too much are looked at once in a slice, however many stacks they have. */
+static void test_too_many_mappings(void **state)
+{
+	const struct process_options o = { .proc = root, .pods = root };
+	_cleanup_(process_table_free_p) struct process_table *t = NULL;
+	_cleanup_(unwinding_free_p) struct unwinding *u = NULL;
+	_cleanup_(strbuf_done) struct strbuf maps = {};
+	struct slice_stack stacks[100] = {};
+	const struct slice s = { .stacks = stacks, .n_stacks = ARRAY_SIZE(stacks) };
+
+	for (unsigned i = 0; i < 2100; i++)
+		strbuf_printf(&maps, "%x000-%x000 r-xp 00000000 00:00 0 \n", 0x1000 + 2 * i,
+			      0x1001 + 2 * i);
+	put_process(21, maps.data);
+	put_process(22, maps.data);
+	assert_int_equal(process_table_new(&o, &t), 0);
+	meet(t, 21, 2100);
+	meet(t, 22, 2100);
+	assert_int_equal(unwinding_new(t, NULL, 0, &u), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(stacks); i++)
+		stacks[i] =
+			(struct slice_stack){ .tgid = 21 + i % 2, .start = START, .nr_user = 1 };
+	unwinding_see(u, &s);
+	assert_int_equal(stats_of(u).refused, 2);
+	unwinding_see(u, &s);
+	assert_int_equal(stats_of(u).refused, 4);
+}
+
 static int teardown(void **state)
 {
 	char command[64];
@@ -101,7 +132,8 @@ static int teardown(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_vdso) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_vdso),
+					    cmocka_unit_test(test_too_many_mappings) };
 
 	if (argc == 3 && streq(argv[1], "--symbol-helper"))
 		return parser_main(argv[2]);
