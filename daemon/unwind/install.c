@@ -186,6 +186,11 @@ static void evict(struct unwinder *u, struct installed *t)
 	uninstall(u, t, true);
 }
 
+static bool is_idle(const struct unwinder *u, const struct installed *t)
+{
+	return t && t->state == INSTALLED_READY && t->used + IDLE_TURNS < u->turn;
+}
+
 static struct installed *longest_unused(struct unwinder *u)
 {
 	struct installed *oldest = NULL;
@@ -193,19 +198,32 @@ static struct installed *longest_unused(struct unwinder *u)
 	for (size_t i = 1; i < u->n_tables; i++) {
 		struct installed *t = u->tables[i];
 
-		if (t && t->state == INSTALLED_READY && t->used + IDLE_TURNS < u->turn &&
-		    (!oldest || t->used < oldest->used))
+		if (is_idle(u, t) && (!oldest || t->used < oldest->used))
 			oldest = t;
 	}
 	return oldest;
 }
 
-/* Throws out what was not used lately until `nodes` will be free, in a while. False when there is not so much. */
+static size_t idle_nodes(const struct unwinder *u)
+{
+	size_t n = 0;
+
+	for (size_t i = 1; i < u->n_tables; i++)
+		n += is_idle(u, u->tables[i]) ? u->tables[i]->n_nodes : 0;
+	return n;
+}
+
+/*
+ * Throws out what was not used lately until `nodes` will be free, in a while. False when there is not so much: then all
+ * stays, or a table that fits nowhere would throw out the others each time that it is tried.
+ */
 static bool make_room(struct unwinder *u, size_t nodes)
 {
 	struct installed *t;
 	size_t freed = 0;
 
+	if (idle_nodes(u) < nodes)
+		return false;
 	while (freed < nodes && (t = longest_unused(u))) {
 		freed += t->n_nodes;
 		evict(u, t);

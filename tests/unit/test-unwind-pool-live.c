@@ -116,12 +116,53 @@ static void test_shared_page(void **state)
 	}
 }
 
+static struct table *table_of(uint32_t rows)
+{
+	const struct table_segment segment = { .offset = 0x1000, .size = rows * 16UL };
+	_cleanup_(table_builder_free_p) struct table_builder *b = NULL;
+	struct table *t = NULL;
+
+	assert_int_equal(table_builder_new(62, 0x1000, &b), 0);
+	assert_int_equal(table_add_segment(b, &segment), 0);
+	for (uint32_t i = 0; i < rows; i++) {
+		struct unwind_rule rule = { .cfa = UNWIND_SP, .cfa_off = 8 + 8 * (int)(i & 1) };
+
+		assert_int_equal(table_add_row(b, i * 16, &rule), 0);
+	}
+	assert_int_equal(table_finish(b, &t), 0);
+	return t;
+}
+
+/* What fits in no case makes nobody go. */
+static void test_too_large(void **state)
+{
+	const struct unwinder_options o = { .memory_max = 2 << 20 };
+	_cleanup_free_ struct table *small = table_of(25600), *large = table_of(512000);
+	_cleanup_(unwinder_free_p) struct unwinder *u = NULL;
+	struct unwinder_stats s;
+
+	assert_int_equal(unwinder_new(&o, &u), 0);
+	unwinder_want(u, 1);
+	assert_int_equal(unwinder_next(u), 1);
+	unwinder_answer(u, 1, small, NULL, 0, false);
+	for (int i = 0; i < 40; i++)
+		unwinder_settle(u);
+	unwinder_want(u, 2);
+	assert_int_equal(unwinder_next(u), 2);
+	unwinder_answer(u, 2, large, NULL, 0, false);
+	unwinder_stats(u, &s);
+	assert_int_equal(s.evicted, 0);
+	assert_int_equal(s.tables, 1);
+	assert_int_equal(s.lacking[UNWIND_LACK_MEMORY], 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_shared_page),
+		cmocka_unit_test(test_too_large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
