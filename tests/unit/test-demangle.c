@@ -157,6 +157,56 @@ static void output_is_bounded(void **state)
 }
 
 /* Random bytes behind the prefixes that the demanglers look at. */
+/* All names of a Rust program, its standard library included, against binutils: no crash, no hang, and the same. */
+static void rust_programs(void **state)
+{
+	/* Older ones make the legacy form unless they are told. */
+	static const char *const manglings[] = { "", "-Csymbol-mangling-version=v0" };
+	char command[1024], line[16384];
+
+	for (size_t i = 0; i < ARRAY_SIZE(manglings); i++) {
+		int n = 0, same = 0;
+		FILE *f;
+
+		/* c++filt tells besides which crate of that name it is, which instance, and a constant's type. */
+		snprintf(command, sizeof(command),
+			 "d=$(mktemp -d) && cd $d && printf 'use std::collections::BTreeMap; fn "
+			 "main() { "
+			 "let m: BTreeMap<String, Vec<u8>> = BTreeMap::new(); println!(\"{:?}\", "
+			 "m); }' >a.rs && "
+			 "rustc -O %s -o a a.rs 2>/dev/null && nm a | "
+			 "sed -nE 's/^[0-9a-f]+ [tT] (_R.*|_ZN.*17h[0-9a-f]{16}E)$/\\1/p' | sort "
+			 "-u >n && "
+			 "c++filt -n <n | sed -E 's/([A-Za-z0-9_])\\[[0-9a-f]{1,16}\\]/\\1/g; "
+			 "s/::h[0-9a-f]{16}$//; s/([0-9]): usize>/\\1>/g' | "
+			 "paste -d '\t' n - ; rm -rf $d",
+			 manglings[i]);
+		f = popen(command, "r");
+		assert_non_null(f);
+		while (fgets(line, sizeof(line), f)) {
+			char name[SYMBOL_NAME_MAX], *tab = strchr(line, '\t');
+
+			assert_non_null(tab);
+			*tab++ = '\0';
+			tab[strcspn(tab, "\n")] = '\0';
+			symbol_readable_name(line, name);
+			/* Long ones are cut. */
+			if (strlen(tab) >= SYMBOL_NAME_MAX)
+				tab[strlen(name) - 3] = name[strlen(name) - 3] = '\0';
+			n++;
+			if (streq(name, tab))
+				same++;
+			else
+				print_message("%s: %s, c++filt: %s\n", line, name, tab);
+		}
+		pclose(f);
+		if (!n)
+			print_message("left out: rustc %s\n", manglings[i]);
+		else
+			assert_int_equal(same, n);
+	}
+}
+
 static void random_input(void **state)
 {
 	static const char alphabet[] = "NSTIEKRCvXiPsh_0123456789abcdefghLDFyGQZ.$";
@@ -187,6 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(readable_names),
 		cmocka_unit_test(output_is_bounded),
+		cmocka_unit_test(rust_programs),
 		cmocka_unit_test(random_input),
 	};
 

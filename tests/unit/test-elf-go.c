@@ -55,7 +55,7 @@ static int check_functions(const char *file, const char *truth)
 
 static void built_by_go(void **state)
 {
-	static const char *const flags[] = { "", "-ldflags=-linkmode=external" };
+	static const char *const flags[] = { "", "-ldflags=-linkmode=external", "-buildmode=pie" };
 
 	write_file("tiny.go", go_source);
 	for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
