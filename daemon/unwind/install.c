@@ -219,16 +219,16 @@ static size_t idle_nodes(const struct unwinder *u)
  */
 static bool make_room(struct unwinder *u, size_t nodes)
 {
+	size_t room = pool_room(u->pool);
 	struct installed *t;
-	size_t freed = 0;
 
-	if (idle_nodes(u) < nodes)
+	if (room + idle_nodes(u) < nodes)
 		return false;
-	while (freed < nodes && (t = longest_unused(u))) {
-		freed += t->n_nodes;
+	while (room < nodes && (t = longest_unused(u))) {
+		room += t->n_nodes;
 		evict(u, t);
 	}
-	return freed >= nodes;
+	return room >= nodes;
 }
 
 /* Node numbers of the table become those of the maps. */

@@ -246,6 +246,11 @@ void pool_unmap(struct pool *p)
 		part_unmap(&p->parts[i]);
 }
 
+size_t pool_room(const struct pool *p)
+{
+	return p->n_parts * UNWIND_NODES_PER_MAP - 1 - p->used;
+}
+
 uint64_t pool_bytes(const struct pool *p)
 {
 	uint64_t n = 0;

@@ -30,5 +30,6 @@ void *pool_at(struct pool *p, uint32_t node);
 void pool_unmap(struct pool *p);
 void pool_settle(struct pool *p);
 
+size_t pool_room(const struct pool *p); /* nodes that may still be taken */
 uint64_t pool_bytes(const struct pool *p); /* of the maps */
 uint64_t pool_used(const struct pool *p); /* of the nodes that are taken */

@@ -24,6 +24,8 @@ static void test_pool(void **state)
 	/* All or nothing. */
 	assert_int_equal(pool_take(p, a + 1500, 1400), -ENOSPC);
 	assert_int_equal(pool_used(p), 1501 * UNWIND_NODE_SIZE);
+	/* Of three maps, but for the node that is none. */
+	assert_int_equal(pool_room(p), 3 * UNWIND_NODES_PER_MAP - 1502);
 	for (int i = 0; i < 1500; i++) {
 		assert_int_not_equal(a[i], 0);
 		memset(pool_at(p, a[i]), i & 0xff, UNWIND_NODE_SIZE);
@@ -133,11 +135,12 @@ static struct table *table_of(uint32_t rows)
 	return t;
 }
 
-/* What fits in no case makes nobody go. */
+/* Room is made where it suffices, with what is free; what fits in no case makes nobody go. */
 static void test_too_large(void **state)
 {
 	const struct unwinder_options o = { .memory_max = 2 << 20 };
-	_cleanup_free_ struct table *small = table_of(25600), *large = table_of(512000);
+	_cleanup_free_ struct table *small = table_of(25600), *fits = table_of(475000),
+				    *large = table_of(512000);
 	_cleanup_(unwinder_free_p) struct unwinder *u = NULL;
 	struct unwinder_stats s;
 
@@ -154,6 +157,13 @@ static void test_too_large(void **state)
 	assert_int_equal(s.evicted, 0);
 	assert_int_equal(s.tables, 1);
 	assert_int_equal(s.lacking[UNWIND_LACK_MEMORY], 1);
+	unwinder_want(u, 3);
+	assert_int_equal(unwinder_next(u), 3);
+	unwinder_answer(u, 3, fits, NULL, 0, false);
+	unwinder_stats(u, &s);
+	assert_int_equal(s.evicted, 1);
+	/* That is free two windows later; then it is tried again. */
+	assert_int_equal(s.lacking[UNWIND_LACK_MEMORY], 2);
 }
 
 int main(void)
