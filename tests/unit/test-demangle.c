@@ -190,10 +190,12 @@ static void rust_programs(void **state)
 			*tab++ = '\0';
 			tab[strcspn(tab, "\n")] = '\0';
 			symbol_readable_name(line, name);
-			/* Long ones are cut. */
-			if (strlen(tab) >= SYMBOL_NAME_MAX)
-				tab[strlen(name) - 3] = name[strlen(name) - 3] = '\0';
 			n++;
+			/* Long ones are cut. */
+			if (strlen(tab) >= SYMBOL_NAME_MAX) {
+				assert_int_equal(strlen(name), SYMBOL_NAME_MAX - 1);
+				tab[SYMBOL_NAME_MAX - 4] = name[SYMBOL_NAME_MAX - 4] = '\0';
+			}
 			if (streq(name, tab))
 				same++;
 			else
