@@ -74,7 +74,7 @@ static const struct setting settings[] = {
 	{ "collect", "max-threads", KIND_NUMBER, AT(max_threads), "262144", "1024", "4194304", NULL,
 	  "Threads whose waits are remembered at a time." },
 	{ "collect", "unwind-memory", KIND_BYTES, AT(unwind_bytes), "64M", "0", "1G", NULL,
-	  "Limit of the tables that user stacks are walked by, which grow by need; 0: by frame pointers alone. Read at start." },
+	  "Limit of the tables that user stacks are walked by, which grow by need, 1M at a time; 0: by frame pointers alone. Read at start." },
 	{ "collect", "max-processes", KIND_NUMBER, AT(max_processes), "65536", "64", "1048576", NULL,
 	  "Processes remembered at a time." },
 	{ "collect", "max-series", KIND_NUMBER, AT(max_series), "10000", "16", "1000000", NULL,

@@ -260,6 +260,11 @@ uint64_t pool_bytes(const struct pool *p)
 	return n * MAP_BYTES;
 }
 
+uint64_t pool_limit(const struct pool *p)
+{
+	return p->n_parts * MAP_BYTES;
+}
+
 uint64_t pool_used(const struct pool *p)
 {
 	return p->used * (uint64_t)UNWIND_NODE_SIZE;

@@ -32,4 +32,5 @@ void pool_settle(struct pool *p);
 
 size_t pool_room(const struct pool *p); /* nodes that may still be taken */
 uint64_t pool_bytes(const struct pool *p); /* of the maps */
+uint64_t pool_limit(const struct pool *p); /* of the maps; one at least */
 uint64_t pool_used(const struct pool *p); /* of the nodes that are taken */

@@ -48,8 +48,8 @@ int unwinder_new(const struct unwinder_options *o, struct unwinder **ret)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
 	u->processes_fd = u->files_fd = u->strangers_fd = u->young_fd = u->controls_fd = -1;
-	u->processes_max = o->processes_max ?: PROCESSES_DEFAULT;
 	u->memory_max = o->memory_max ?: MEMORY_DEFAULT;
+	u->processes_max = o->processes_max ?: PROCESSES_DEFAULT;
 	TAILQ_INIT(&u->wanted);
 	TAILQ_INIT(&u->lacking);
 	LIST_INIT(&u->all_spaces);
@@ -192,7 +192,7 @@ void unwinder_stats(struct unwinder *u, struct unwinder_stats *ret)
 	}
 	s.bytes = pool_bytes(u->pool);
 	s.bytes_used = pool_used(u->pool);
-	s.bytes_max = u->memory_max;
+	s.bytes_max = MAX(u->memory_max, pool_limit(u->pool));
 	s.rules = rules_used(u->rules);
 	s.evicted = u->evicted;
 	s.refused = u->refused;

@@ -635,13 +635,16 @@ static unsigned known_processes(struct unwinder *u, unsigned n)
 /* Not a node is free when the table goes that all map: they are unknown for a moment, not for good. */
 static void test_full(void **state)
 {
-	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(1 << 20);
+	_cleanup_(unwinder_free_p) struct unwinder *u = make_unwinder(1000); /* one map at least */
 	struct unwinder_region r[] = {
 		{ BASE, BASE + WIDE_BYTES, 0x1000, 7, UNWINDER_FILE },
 		{ 2 * BASE, 2 * BASE + WIDE_BYTES, 0x1000, 8, UNWINDER_FILE },
 	};
+	struct unwinder_stats s;
 	unsigned n = 0;
 
+	unwinder_stats(u, &s);
+	assert_int_equal(s.bytes_max, UNWIND_NODES_PER_MAP * UNWIND_NODE_SIZE);
 	assert_int_equal(unwinder_put(u, 1, START, 1, r, 1), 0);
 	answer(u, 7, make_table(WIDE_BYTES, wide_rows));
 	for (n = 1; n < 64 && unwinder_put(u, n + 1, START, n + 1, r, 1) == 0; n++)
