@@ -435,6 +435,7 @@ void archive_get_stats(struct archive *a, struct archive_stats *ret)
 int archive_start(const struct archive_options *o, struct archive **ret)
 {
 	struct archive *a = new0(struct archive, 1);
+	struct store_stats stats;
 	int r;
 
 	if (!a)
@@ -445,6 +446,11 @@ int archive_start(const struct archive_options *o, struct archive **ret)
 		free(a);
 		return r;
 	}
+	store_get_stats(a->store, &stats);
+	if (stats.corrupt_files)
+		log_warning("Damaged files of the store, set aside as *.corrupt: %" PRIu64
+			    "; what they held is not shown",
+			    stats.corrupt_files);
 	pthread_mutex_init(&a->lock, NULL);
 	cond_init_mono(&a->wake);
 	r = thread_start(&a->thread, archive_thread, a);

@@ -59,6 +59,19 @@ def test_kill_9_loses_at_most_the_open_bucket(t):
     assert buckets > 10, buckets
 
 
+def test_damaged_file_is_told(t):
+    d = t.daemon({"collect": {"bucket": "500ms", "slice": "500ms"}})
+    wait_for(d.status, lambda s: s["store"]["buckets"])
+    assert d.stop() == 0
+    name = next(n for n in os.listdir(d.state) if n.endswith(".db"))
+    with open(os.path.join(d.state, name), "wb") as f:
+        f.write(b"no database" * 500)
+    assert "Damaged" not in d.log()
+    d.start()
+    assert d.log().count("Damaged files of the store, set aside as *.corrupt: 1;") == 1, d.log()
+    assert d.status()["counters"]["store-corrupt-files"] == 1
+
+
 def test_full_disk_recovers(t):
     mnt = os.path.join(t.directory, "mnt")
     os.mkdir(mnt)
