@@ -131,11 +131,14 @@ void coverage_text(const struct options *o, const struct text *t, const Sysprofd
 
 void coverage_empty_text(const struct text *t, const Sysprofd__V1__Coverage *c, struct strbuf *out)
 {
-	text_wrap(t,
-		  c && c->covered_ns
-			  ? "Idle: this time was recorded, and nothing in it matches the selection."
-			  : "Not recorded: there is no data of this time.",
-		  2, out);
+	const char *text = "Not recorded: there is no data of this time.";
+
+	if (c && c->covered_ns)
+		text = "Idle: this time was recorded, and nothing in it matches the selection.";
+	else if (c && !c->n_gaps && c->from_ns < c->until_ns)
+		text = "No bucket starts in this time, and each belongs where it starts: ask for a "
+		       "longer time (buckets cover 10 s, unless configured otherwise).";
+	text_wrap(t, text, 2, out);
 }
 
 void coverage_json(struct json *j, const Sysprofd__V1__Coverage *c)

@@ -268,7 +268,7 @@ static void test_top_on_terminals(void **state)
 
 static void test_idle_is_not_unrecorded(void **state)
 {
-	_cleanup_(strbuf_done) struct strbuf idle = {}, unrecorded = {}, json = {};
+	_cleanup_(strbuf_done) struct strbuf idle = {}, unrecorded = {}, within = {}, json = {};
 	struct top_answer a;
 
 	make_top(&a, PROFILE_ON_CPU, 0, true);
@@ -281,6 +281,10 @@ static void test_idle_is_not_unrecorded(void **state)
 	assert_int_equal(run("top", 0, &unrecorded), 0);
 	assert_non_null(strstr(unrecorded.data, "Not recorded:"));
 	assert_null(strstr(unrecorded.data, "Idle:"));
+	a.coverage.n_gaps = 0; /* within the bucket of now */
+	answer_with(&a.m.base);
+	assert_int_equal(run("top", 0, &within), 0);
+	assert_non_null(strstr(within.data, "No bucket starts in this time"));
 	assert_int_equal(run("top --format json", 0, &json), 0);
 	assert_python(&json, "d[\"rows\"]==[] and d[\"covered_seconds\"]==0");
 }
