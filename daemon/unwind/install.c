@@ -154,11 +154,11 @@ static void lack(struct unwinder *u, struct installed *t, enum unwind_lack why, 
 	u->n_lacking++;
 }
 
-bool installed_retry(struct unwinder *u)
+/* Lacking ones whose time has come are wanted again. */
+static void retry(struct unwinder *u)
 {
 	uint64_t now = mono_now_ns();
 	struct installed *t, *next;
-	bool any = false;
 
 	for (t = TAILQ_FIRST(&u->lacking); t; t = next) {
 		next = TAILQ_NEXT(t, link);
@@ -166,9 +166,7 @@ bool installed_retry(struct unwinder *u)
 			continue;
 		unlack(u, t);
 		want(u, t);
-		any = true;
 	}
-	return any;
 }
 
 static void evict(struct unwinder *u, struct installed *t)
@@ -319,7 +317,7 @@ uint64_t unwinder_next(struct unwinder *u)
 	uint64_t binary = 0;
 
 	pthread_mutex_lock(&u->lock);
-	installed_retry(u);
+	retry(u);
 	t = TAILQ_FIRST(&u->wanted);
 	if (t) {
 		unwant(u, t);

@@ -108,8 +108,6 @@ struct unwinder {
 struct installed *installed_get(struct unwinder *u, uint64_t binary);
 void installed_put(struct unwinder *u, struct installed *t);
 struct installed *installed_find(struct unwinder *u, uint64_t binary);
-/* Lacking ones whose time has come are wanted again. True when there are any. */
-bool installed_retry(struct unwinder *u);
 
 /* ---- files.c ---------------------------------------------------------------------------------------------- */
 

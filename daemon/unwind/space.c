@@ -412,7 +412,7 @@ int unwinder_put(struct unwinder *u, uint32_t tgid, uint64_t start, uint64_t ver
 	r = put(u, tgid, start, version, regions, n);
 	u->refused += r < 0;
 	pool_unmap(u->pool);
-	wish = installed_retry(u) || !TAILQ_EMPTY(&u->wanted);
+	wish = !TAILQ_EMPTY(&u->wanted);
 	pthread_mutex_unlock(&u->lock);
 	if (wish && u->on_wish)
 		u->on_wish(u->wish_ctx);
