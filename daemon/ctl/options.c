@@ -194,6 +194,7 @@ static int set_step(struct options *o, const char *v, struct strbuf *error)
 {
 	if (duration_parse(v, &o->step_ns) < 0)
 		return bad(error, "--step", v, "a duration such as 10s or 5min");
+	o->step = v;
 	return 0;
 }
 
@@ -575,6 +576,8 @@ void options_describe(const struct options *o, struct strbuf *out)
 	put_word(out, o->since);
 	strbuf_puts(out, " --until ");
 	put_word(out, o->until);
+	if (o->step)
+		strbuf_printf(out, " --step %s", o->step);
 	if (top || o->rows_given)
 		strbuf_printf(out, " -n %u", o->rows);
 	if (top)

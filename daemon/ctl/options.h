@@ -63,6 +63,7 @@ struct options {
 	uint32_t rows;
 	bool rows_given;
 	uint64_t step_ns; /* 0: the daemon's choice */
+	const char *step; /* as given */
 	bool json;
 	enum export_format format;
 	bool format_given;

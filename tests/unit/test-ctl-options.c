@@ -56,6 +56,8 @@ static void test_defaults(void **state)
 		"top --type syscalls --by process",
 		"--type syscalls --by process --since -5min --until now -n 20 --sort self");
 	assert_described("series", "--type on-cpu --since -5min --until now");
+	assert_described("series --step 1min",
+			 "--type on-cpu --since -5min --until now --step 1min");
 	assert_described("flame -o a.svg", "--type on-cpu --since -5min --until now");
 }
 
