@@ -43,10 +43,22 @@ static void answer_json(const Sysprofd__V1__StacksResponse *m, struct strbuf *ou
 	strbuf_putc(out, '\n');
 }
 
+static int most_first(const void *a, const void *b)
+{
+	const Sysprofd__V1__Loss *x = *(Sysprofd__V1__Loss *const *)a;
+	const Sysprofd__V1__Loss *y = *(Sysprofd__V1__Loss *const *)b;
+
+	return x->count > y->count ? -1 : x->count < y->count;
+}
+
 static void binary_row(struct table *t, const Sysprofd__V1__BinaryStacks *b)
 {
 	_cleanup_(strbuf_done) struct strbuf why = {};
 	char buf[HUMAN_MAX];
+
+	/* A narrow terminal cuts the last ones. */
+	if (b->n_partial)
+		qsort(b->partial, b->n_partial, sizeof(b->partial[0]), most_first);
 
 	table_cell(t, human_count(b->samples - b->complete, buf));
 	table_cell(t, human_share((double)b->complete, (double)b->samples, buf));
@@ -112,7 +124,7 @@ static int answer_text(const Sysprofd__V1__StacksResponse *m, struct strbuf *out
 		{ .head = "COMPLETE", .right = true, .keep = 3 },
 		{ .head = "SAMPLES", .right = true, .keep = 2 },
 		{ .head = "BY FP", .right = true, .keep = 1 },
-		{ .head = "ENDED IN", .middle = true, .max = 48 },
+		{ .head = "ENDED IN", .middle = true, .max = 36 },
 		{ .head = "WHY", .flexible = true },
 	};
 	_cleanup_(table_done) struct table t = { .columns = columns,

@@ -400,22 +400,24 @@ static void test_stacks(void **state)
 	_cleanup_(strbuf_done) struct strbuf text = {}, narrow = {};
 	Sysprofd__V1__StacksResponse m = SYSPROFD__V1__STACKS_RESPONSE__INIT;
 	Sysprofd__V1__BinaryStacks b = SYSPROFD__V1__BINARY_STACKS__INIT, *rows[] = { &b };
-	Sysprofd__V1__Loss table = SYSPROFD__V1__LOSS__INIT, process = table;
-	Sysprofd__V1__Loss *why[] = { &table, &process };
+	Sysprofd__V1__Loss table = SYSPROFD__V1__LOSS__INIT, process = table, row = table;
+	Sysprofd__V1__Loss *why[] = { &row, &table, &process };
 
 	table.reason = (char *)"no-table";
 	table.count = 3;
 	process.reason = (char *)"no-process";
+	row.reason = (char *)"no-row";
+	row.count = 1;
 	b.binary = (char *)"/usr/bin/nginx";
-	b.samples = m.samples = 10;
+	b.samples = m.samples = 11;
 	b.complete = m.complete = 7;
 	b.partial = why;
-	b.n_partial = 2;
+	b.n_partial = 3;
 	m.binaries = rows;
 	m.n_binaries = 1;
 	answer_with(&m.base);
 	assert_int_equal(run("stacks", 0, &text), 0);
-	assert_non_null(strstr(text.data, "/usr/bin/nginx  no-table 3\n"));
+	assert_non_null(strstr(text.data, "/usr/bin/nginx  no-table 3, no-row 1\n"));
 	assert_non_null(strstr(text.data, "\nno-table: the table "));
 	/* Of which there is none. */
 	assert_null(strstr(text.data, "no-process"));
