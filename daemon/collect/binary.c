@@ -442,7 +442,8 @@ int binaries_open(struct binaries *b, uint64_t key)
 	/* Nothing was learned of the file where the opener had no time for it. */
 	if (o && fd < 0 && fd != -EBUSY)
 		o->failed_mono_ns = mono_now_ns();
-	if (o && fd >= 0) {
+	/* What does not answer any more is noticed by the opener alone. */
+	if (o && fd >= 0 && !o->slow_dev) {
 		int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
 		if (copy >= 0)

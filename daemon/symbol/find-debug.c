@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "symbol/symbolizer-internal.h"
@@ -11,16 +10,6 @@
 #define ROUNDS_MAX 8
 /* Of a debug file from a server, instead of a path: before its build-id. */
 #define FETCHED "debuginfod:"
-
-int symbol_only_regular(int fd)
-{
-	struct stat st;
-
-	if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
-		return fd;
-	close_fd(fd);
-	return -EINVAL;
-}
 
 /* The lock is not held meanwhile. */
 static int open_debug_file(struct naming *n, uint32_t binary, const char *paths, size_t n_paths,
@@ -37,20 +26,12 @@ static int open_debug_file(struct naming *n, uint32_t binary, const char *paths,
 	fd = s->options.open_debug_file(s->options.open_ctx, n->keys[binary], paths, n_paths,
 					ret_which);
 	pthread_mutex_lock(&s->lock);
-	return symbol_only_regular(fd);
+	return fd;
 }
 
 static struct answer_key debug_file_key(const struct naming *n, const struct identity *binary)
 {
 	return symbol_key(n->s, binary, KIND_DEBUG_FILE, mono_now_ns() / DEBUG_FILE_NS);
-}
-
-static bool is_same_file(int a, int b)
-{
-	struct stat x, y;
-
-	return fstat(a, &x) < 0 || fstat(b, &y) < 0 ||
-	       (x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
 /* ---- parts of the DWARF in other files ------------------------------------------------------------------ */
@@ -150,7 +131,7 @@ static int search_debug_file(struct naming *n, const struct batch *b)
 			break;
 		for (size_t i = 0; i < which; i++)
 			p += strlen(p) + 1;
-		r = is_same_file(fd, b->fd) ? WANTS_DEBUG_FILE : ask(n, b, p, fd, false);
+		r = ask(n, b, p, fd, false);
 		if (r == 0)
 			(void)answers_put(&n->s->answers, &key, p, "");
 		if (r != WANTS_DEBUG_FILE)

@@ -121,5 +121,3 @@ void symbol_forget_parts(struct symbolizer *s);
 
 /* Asks with the binary's debug file, which is looked for when nobody did so lately. */
 int symbol_ask_best(struct naming *n, const struct batch *b);
-/* A regular file that was opened for reading, or -errno. */
-int symbol_only_regular(int fd);

@@ -200,7 +200,7 @@ static int open_binary(struct naming *n, uint32_t binary)
 	pthread_mutex_unlock(&s->lock);
 	fd = s->options.open_binary(s->options.open_ctx, n->keys[binary]);
 	pthread_mutex_lock(&s->lock);
-	return symbol_only_regular(fd);
+	return fd;
 }
 
 /* The first of items[0..n_items), with as many distinct offsets as go into a request. */

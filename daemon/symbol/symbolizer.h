@@ -12,7 +12,10 @@
 #include "symbol/inlines.h"
 
 struct symbolizer_options {
-	/* Opens the binary behind (key): a new descriptor or -errno. Called without locks held. */
+	/*
+	 * Opens the binary behind (key): a new descriptor or -errno. Called without locks held. Here it is only handed on:
+	 * its filesystem may not answer any more, and even to ask for its size would hang.
+	 */
 	int (*open_binary)(void *ctx, uint64_t key);
 	/* Of n paths, as the binary's process sees them, the first with what may be its debug file; may be NULL. */
 	int (*open_debug_file)(void *ctx, uint64_t key, const char *paths, size_t n,

@@ -39,9 +39,9 @@ class Filesystem:
         if opcode == INIT:
             return struct.pack("<IIIIHHIIHHI28x", 7, 31, 131072, 0, 16, 16, 131072, 1, 32, 0, 0)
         if opcode == LOOKUP and body == b"file\0":
-            return struct.pack("<QQQQII", 2, 0, 3600, 3600, 0, 0) + self.attributes(2)
+            return struct.pack("<QQQQII", 2, 0, 3600, 1, 0, 0) + self.attributes(2)
         if opcode == GETATTR:
-            return struct.pack("<QII", 3600, 0, 0) + self.attributes(node)
+            return struct.pack("<QII", 1, 0, 0) + self.attributes(node)
         if opcode in (OPEN, OPENDIR):
             return struct.pack("<QII", 0, 2, 0)  # FOPEN_KEEP_CACHE
         if opcode == READ:
@@ -63,7 +63,7 @@ class Filesystem:
             if opcode in UNASKED:
                 continue
             answer = self.answer(opcode, node, request[40:])
-            error = 0 if answer is not None else -errno.ENOENT
+            error = 0 if answer is not None else -errno.ENOENT if opcode == LOOKUP else -errno.ENOSYS
             answer = answer or b""
             os.write(self.fd, struct.pack("<IiQ", 16 + len(answer), error, unique) + answer)
 

@@ -11,7 +11,7 @@ import threading
 import time
 
 import elf
-from harness import HERE, main, wait_for, workload
+from harness import HERE, main, rows_by_name, wait_for, workload
 
 MUTANTS = 2004
 DESCRIPTORS = 600  # of binaries 512 are kept open
@@ -192,6 +192,34 @@ def test_good_beside_hostile(t):
     assert watch.bytes < 512 * elf.MIB and cpu < 60 and watch.slowest < 10, (watch.bytes, cpu, watch.slowest)
     assert watch.most_descriptors < before[0] + DESCRIPTORS, (before, watch.most_descriptors)
     assert not grown(before, left), (before, left)
+
+
+def test_filesystem_falls_asleep(t):
+    """It answered when a program there was named; then what was opened must not be touched any more."""
+    where, path, later = (os.path.join(t.directory, name) for name in ("fuse", "asleep", "later"))
+    os.mkdir(where)
+    build_good(path, "1234567890abcdef")
+    build_good(later, "fedcba0987654321")
+    d = t.daemon({"collect": {"on-cpu-rate": "499"}})
+    fuse = t.spawn("unshare", "--mount", "--propagation", "private", sys.executable, os.path.join(HERE, "fuse.py"), where,
+                   path, "setpriv", "--pdeathsig", "KILL", "sh", "-c",
+                   'setpriv --pdeathsig KILL "$0"/file 1000 variable >/dev/null & read x; echo; wait', where,
+                   stdin=subprocess.PIPE)
+
+    def names(comm):
+        return rows_by_name(d.top("--filter", f"comm={comm}"))
+
+    assert "variable" in wait_for(lambda: names("file"), lambda rows: "variable" in rows, 60), d.status()
+    fuse.stdin.write(b"\n")
+    fuse.stdin.flush()
+    assert fuse.stdout.readline() == b"silent\n"
+    # A bucket is stored, and all that is known of the file's attributes has grown old.
+    time.sleep(4)
+    t.spawn(later, 1000, "variable")
+    assert "variable" in wait_for(lambda: names("later"), lambda rows: "variable" in rows, 40), d.status()
+    fuse.stdin.close()
+    fuse.stdout.readline()
+    fuse.kill()
 
 
 main(__name__)
