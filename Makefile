@@ -232,6 +232,6 @@ help:
 	@echo 'make format, lint  source formatting and checks'
 	@echo 'Variables: V=1 shows commands, B=dir builds elsewhere, SAN=address,undefined builds with sanitizers,'
 	@echo '           CROSS=aarch64-linux-gnu- SYSROOT=dir builds for another machine,'
-	@echo '           ONLY=test-x* runs a part of the tests'
+	@echo '           ONLY=test-x* runs a part of the tests; of bench-stacks, ONLY=python3 SECONDS_EACH=5'
 
 -include $(B)/tests/kernels/kernel-check.d $(LIB_O:.o=.d) $(UNIT:=.d) $(BENCHES:=.d) $(B)/daemon/main.d $(B)/daemon/ctl/main.d
