@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <fcntl.h>
+#include <sys/sysmacros.h>
 
 #include "base/io.h"
 
@@ -75,6 +76,25 @@ int write_full(int fd, const void *buf, size_t len)
 		p += n;
 		len -= (size_t)n;
 	}
+	return 0;
+}
+
+int fstat_known(int fd, struct stat *ret)
+{
+	struct statx x;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &x) < 0)
+		return negative_errno();
+	*ret = (struct stat){
+		.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
+		.st_ino = x.stx_ino,
+		.st_mode = x.stx_mode,
+		.st_nlink = x.stx_nlink,
+		.st_uid = x.stx_uid,
+		.st_gid = x.stx_gid,
+		.st_size = (off_t)x.stx_size,
+		.st_ctim = { x.stx_ctime.tv_sec, x.stx_ctime.tv_nsec },
+	};
 	return 0;
 }
 

@@ -16,9 +16,10 @@ int cache_name(int fd, struct cache_name *ret)
 	struct stat st;
 	uint64_t what[5];
 	XXH128_hash_t h;
+	int r = fstat_known(fd, &st);
 
-	if (fstat(fd, &st) < 0)
-		return negative_errno();
+	if (r < 0)
+		return r;
 	/* What has no name any more will not be met after a restart. */
 	if (!S_ISREG(st.st_mode) || st.st_nlink == 0)
 		return -EINVAL;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "unwind/supplier.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -75,13 +76,19 @@ struct result {
 	bool forever;
 };
 
+/* A parser that was taken over could send back a file that never answers. */
+static bool is_in_memory(int fd)
+{
+	return fd >= 0 && fcntl(fd, F_GET_SEALS) >= 0;
+}
+
 static int take_response(const Sysprofd__V1__ParseResponse *m, int fd, struct result *res)
 {
 	int r;
 
 	switch (m->status) {
 	case SYSPROFD__V1__PARSE_STATUS__PARSE_STATUS_OK:
-		r = table_read(fd, m->table_bytes, &res->table);
+		r = is_in_memory(fd) ? table_read(fd, m->table_bytes, &res->table) : -EBADMSG;
 		if (r == -ENOMEM) {
 			res->lack = UNWIND_LACK_MEMORY;
 			return 0;
@@ -149,12 +156,14 @@ static void ask_parser(struct supplier *b, uint64_t binary, int file, struct res
 static int file_key(int fd, bool vdso, struct unwind_file_key *ret)
 {
 	struct stat st;
+	int r;
 
 	*ret = (struct unwind_file_key){};
 	if (vdso)
 		return 0;
-	if (fstat(fd, &st) < 0)
-		return negative_errno();
+	r = fstat_known(fd, &st);
+	if (r < 0)
+		return r;
 	ret->ino = st.st_ino;
 	ret->size = (uint64_t)st.st_size;
 	ret->changed_ns = (uint64_t)st.st_ctim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_ctim.tv_nsec;

@@ -49,6 +49,22 @@ static struct table *make_table(uint32_t rows)
 	return t;
 }
 
+static void known(void **state)
+{
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct stat a, b;
+
+	assert_int_equal(fstat(fd, &a), 0);
+	assert_int_equal(fstat_known(fd, &b), 0);
+	assert_int_equal(a.st_dev, b.st_dev);
+	assert_int_equal(a.st_ino, b.st_ino);
+	assert_int_equal(a.st_mode, b.st_mode);
+	assert_int_equal(a.st_nlink, b.st_nlink);
+	assert_int_equal(a.st_size, b.st_size);
+	assert_memory_equal(&a.st_ctim, &b.st_ctim, sizeof(a.st_ctim));
+	assert_int_equal(fstat_known(-1, &b), -EBADF);
+}
+
 static struct cache_name name_of(const char *path, int flags)
 {
 	_cleanup_close_ int fd = open(path, flags | O_CLOEXEC, 0600);
@@ -183,6 +199,7 @@ static void test_quality(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known),
 		cmocka_unit_test(test_cache),
 		cmocka_unit_test(test_trim),
 		cmocka_unit_test(test_quality),
