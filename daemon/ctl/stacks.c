@@ -73,8 +73,9 @@ static void binary_row(struct table *t, const Sysprofd__V1__BinaryStacks *b)
 static const struct {
 	const char *reason, *meaning;
 } reasons[] = {
-	{ "no-table", "the table to walk a binary by is not built yet, finds no room in "
-		      "unwind-memory, or cannot be made" },
+	{ "no-table",
+	  "the table to walk a binary by is not built yet, finds no room in "
+	  "unwind-memory, or its file cannot be read; `sysprofctl status` counts them" },
 	{ "no-process", "what a new process had mapped was not known yet" },
 	{ "pending", "the memory of a waiting thread could not be read, as when it ends; shown "
 		     "below [user stack pending]" },

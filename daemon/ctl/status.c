@@ -77,6 +77,7 @@ static void unwind_json(struct json *j, const Sysprofd__V1__UnwindStatus *u)
 		json_key(j, values[i].key);
 		json_unsigned(j, values[i].value);
 	}
+	losses_json(j, "lacking", u->lacking, u->n_lacking, false);
 	json_object_end(j);
 }
 
@@ -278,6 +279,7 @@ static void unwind_text(const Sysprofd__V1__UnwindStatus *u, const struct text *
 	strbuf_printf(&line, ", %s of %s, for %s processes", human_bytes(u->bytes, a),
 		      human_bytes(u->limit_bytes, b), human_count(u->processes, n));
 	text_wrap(t, line.data ?: "", 2, out);
+	put_losses("binaries", " without unwind table", u->lacking, u->n_lacking, false, t, out);
 }
 
 static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out)

@@ -280,6 +280,20 @@ int manager_stacks(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret)
 	return r;
 }
 
+static int add_lacking(const struct unwinder_stats *u, Sysprofd__V1__UnwindStatus *ret)
+{
+	static const char *const names[UNWIND_LACK_N] = {
+		[UNWIND_LACK_PENDING] = "pending",   [UNWIND_LACK_CFI] = "no-frame-information",
+		[UNWIND_LACK_CODE] = "runtime-code", [UNWIND_LACK_MEMORY] = "no-room",
+		[UNWIND_LACK_FILE] = "unreadable",
+	};
+	int r = 0;
+
+	for (unsigned i = 0; i < UNWIND_LACK_N && r >= 0; i++)
+		r = add_loss(&ret->lacking, &ret->n_lacking, names[i], u->lacking[i], false);
+	return r;
+}
+
 static int add_unwind(struct manager *m, const struct recorder_state *st,
 		      Sysprofd__V1__StatusResponse *ret)
 {
@@ -307,6 +321,8 @@ static int add_unwind(struct manager *m, const struct recorder_state *st,
 		.stacks = all.samples,
 		.complete = all.complete,
 	};
+	if (r >= 0)
+		r = add_lacking(u, s);
 	for (size_t i = 0; i < all.n_binaries; i++)
 		sysprofd__v1__binary_stacks__free_unpacked(all.binaries[i], NULL);
 	free(all.binaries);

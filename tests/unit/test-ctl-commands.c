@@ -322,7 +322,8 @@ static void test_request_says_what_was_asked(void **state)
 
 static void test_status(void **state)
 {
-	_cleanup_(strbuf_done) struct strbuf json = {}, text = {}, narrow = {};
+	_cleanup_(strbuf_done) struct strbuf json = {}, text = {}, narrow = {}, lacking = {};
+	Sysprofd__V1__UnwindStatus unwind = SYSPROFD__V1__UNWIND_STATUS__INIT;
 	Sysprofd__V1__StatusResponse m = SYSPROFD__V1__STATUS_RESPONSE__INIT;
 	Sysprofd__V1__CollectorStatus on = SYSPROFD__V1__COLLECTOR_STATUS__INIT, off = on;
 	Sysprofd__V1__CollectorStatus *collectors[] = { &on, &off };
@@ -391,6 +392,12 @@ static void test_status(void **state)
 	/* What retention does is no failure. */
 	assert_non_null(strstr(text.data, ", 2 damaged, 3 given up for age or room, state: ok\n"));
 	assert_non_null(strstr(text.data, "(2.00 % of one CPU)"));
+	unwind.lacking = losses;
+	unwind.n_lacking = 1;
+	m.unwind = &unwind;
+	answer_with(&m.base);
+	assert_int_equal(run("status", 0, &lacking), 0);
+	assert_non_null(strstr(lacking.data, "\nbinaries without unwind table: tick-skipped 5\n"));
 	assert_int_equal(run("status", 40, &narrow), 0);
 	assert_lines_fit(&narrow, 40);
 }
