@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <xxhash.h>
 
@@ -276,11 +278,26 @@ static bool may_debug(int fd, const struct stat *st, const struct file_identity 
 	       memcmp(magic, "\177ELF", sizeof(magic)) == 0;
 }
 
+/*
+ * Anybody may be the server of a FUSE filesystem, and whoever closes a file of it waits for that server, in a way that
+ * even SIGKILL does not end: its files stay here, where a thread that hangs holds back no other.
+ */
+static bool is_of_fuse(int fd)
+{
+	struct statfs s;
+
+	return fstatfs(fd, &s) == 0 && s.f_type == FUSE_SUPER_MAGIC;
+}
+
 /* Keeps fd when it is the file that was asked for. */
 static int check(int fd, const struct stat *st, const struct open_request *rq, bool own_root)
 {
 	if (fd < 0)
 		return fd;
+	if (is_of_fuse(fd)) {
+		close_fd(fd);
+		return -EOPNOTSUPP;
+	}
 	if (rq->n_debug ? may_debug(fd, st, &rq->identity, own_root)
 			: file_is(fd, st, &rq->identity))
 		return fd;
