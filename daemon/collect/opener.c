@@ -286,7 +286,8 @@ static bool is_of_fuse(int fd)
 {
 	struct statfs s;
 
-	return fstatfs(fd, &s) == 0 && s.f_type == FUSE_SUPER_MAGIC;
+	/* The server answers this as well, or does not: only the type is the kernel's. */
+	return fstatfs(fd, &s) < 0 || s.f_type == FUSE_SUPER_MAGIC;
 }
 
 /* Keeps fd when it is the file that was asked for. */
