@@ -154,7 +154,9 @@ def test_stopped_for_ten_seconds(t):
     assert rows_by_name(answer)["getpid"]["events"] == 1000000, answer
     answer = d.top("--since", f"@{since - 1:.3f}", "--filter", f"pid={spin.pid}", "--by", "process")
     assert answer["total"] + answer["lost"] * 1e9 / 499 > 0.95 * used, (answer, used)
-    assert answer["covered_seconds"] > 10 and not answer["gaps"], answer
+    # It may have begun later than a second before.
+    gaps = [g for g in answer["gaps"] if g["reason"] != "not-running"]
+    assert answer["covered_seconds"] > 10 and not gaps, answer
     # Stacks had no way out: that is told, and their weight is among the samples.
     assert d.status()["collectors"]["on-cpu"]["folded"]["stack-ring-full"] > 0, d.status()
     d.check_balance()
