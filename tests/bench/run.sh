@@ -8,7 +8,8 @@ set -u
 build=$(realpath "${1:-build}")
 rounds=${ROUNDS:-9}
 only=${ONLY:-*}
-mix_seconds=30 mix_warm=15
+mix_seconds=30
+mix_warm=25 # the tables are there, and the parser that made them has gone
 crowd_processes=1000 crowd_threads=10
 cpus=$(nproc)
 cpu=$(taskset -cp $$ | sed 's/.*[^0-9]//') # the last one that we may use
@@ -291,9 +292,10 @@ map_bytes() # pid
 		END { for (i in n) sum += n[i]; printf "%.0f\n", sum }'
 }
 
-pss_bytes() # pid
+pss_bytes() # pid...
 {
-	awk '/^Pss:/ { print $2 * 1024 }' /proc/"$1"/smaps_rollup
+	local p
+	for p in "$@"; do cat /proc/"$p"/smaps_rollup 2>/dev/null; done | awk '/^Pss:/ { n += $2 } END { print n * 1024 }'
 }
 
 samples_of() # collector
@@ -312,7 +314,7 @@ host_counts()
 
 mix()
 {
-	local load helper i t0 t1 d0 d1 b0 b1 before after calls waits elapsed
+	local load helpers i t0 t1 d0 d1 b0 b1 before after calls waits elapsed
 	local daemons=() programs=() all=()
 
 	"$build/tests/workload/mix" $((mix_seconds + mix_warm + 20)) 200 </dev/null >/dev/null 2>&1 &
@@ -320,16 +322,16 @@ mix()
 	pids+=("$load")
 	start_daemon mix
 	sleep $mix_warm
-	helper=$(pgrep -P "$daemon")
+	helpers=$(pgrep -P "$daemon")
 	# Only here: the kernel's statistics make every run of a program dearer.
 	echo 1 >$stats
 	measure_timing
 	calls=$(samples_of syscalls) waits=$(samples_of futex)
 	before=$(host_counts)
-	t0=$(date +%s%N) d0=$(cpu_ns "$daemon" $helper) b0=$(program_ns "$daemon")
+	t0=$(date +%s%N) d0=$(cpu_ns "$daemon" $helpers) b0=$(program_ns "$daemon")
 	for ((i = 0; i < 3; i++)); do
 		sleep $((mix_seconds / 3))
-		t1=$(date +%s%N) d1=$(cpu_ns "$daemon" $helper) b1=$(program_ns "$daemon")
+		t1=$(date +%s%N) d1=$(cpu_ns "$daemon" $helpers) b1=$(program_ns "$daemon")
 		daemons+=("$(calculate "($d1 - $d0) * 100 / ($t1 - $t0) / $cpus")")
 		programs+=("$(calculate "($b1 - $b0) * 100 / ($t1 - $t0) / $cpus")")
 		all+=("$(calculate "($d1 - $d0 + $b1 - $b0) * 100 / ($t1 - $t0) / $cpus")")
@@ -343,15 +345,14 @@ mix()
 		printf "per CPU %.0f %% busy, a second %.0f switches, %.0f calls, %.0f futex waits, %.0f processes",
 			($5 - $1) * 100 / ticks, ($7 - $3) / cpus / seconds, calls / cpus / seconds,
 			waits / cpus / seconds, ($8 - $4) / cpus / seconds }')"
-	row "CPU of the host: daemon and helper" % - "${daemons[@]}"
+	row "CPU of the host: daemon and helpers" % - "${daemons[@]}"
 	row "CPU of the host: BPF programs" % - "${programs[@]}"
 	note "(without $(calculate "int($timing_ns + 0.5)") ns a run, which the kernel books for an empty program while it takes the time)"
 	row "CPU of the host: all together" % 0.5 "${all[@]}"
 	local pss helper_pss maps mib=1048576
-	pss=$(pss_bytes "$daemon") maps=$(map_bytes "$daemon") helper_pss=0
-	[ -z "$helper" ] || helper_pss=$(pss_bytes "$helper")
+	pss=$(pss_bytes "$daemon") maps=$(map_bytes "$daemon") helper_pss=$(pss_bytes $helpers)
 	row "memory: daemon (PSS)" MiB - "$(calculate "$pss / $mib")"
-	row "memory: symbol helper (PSS)" MiB - "$(calculate "$helper_pss / $mib")"
+	row "memory: opener and parsers (PSS)" MiB - "$(calculate "$helper_pss / $mib")"
 	row "memory: BPF maps" MiB - "$(calculate "$maps / $mib")"
 	row "memory: in all" MiB 64 "$(calculate "($pss + $helper_pss + $maps) / $mib")"
 	stop "$daemon" "$load"
