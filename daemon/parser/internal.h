@@ -39,6 +39,8 @@ int answer_want(struct answer *a, Sysprofd__V1__WantedKind kind, uint64_t id, co
 		const char *directory);
 /* Room for n symbols, all "". */
 int answer_make_symbols(struct answer *a, size_t n);
+/* Frees the places and the wanted files of an answer. */
+void answer_lines_done(struct answer *a);
 /* Both forms of a symbol table's name; the second stays "" when they are the same. */
 int answer_set_names(char **ret_name, char **ret_system_name, const char *system_name);
 

@@ -28,6 +28,16 @@ struct parser {
 
 /* ---- answering --------------------------------------------------------------------------------- */
 
+void answer_lines_done(struct answer *a)
+{
+	for (size_t i = 0; i < a->response.n_places; i++)
+		sysprofd__v1__place__free_unpacked(a->response.places[i], NULL);
+	free(a->response.places);
+	for (size_t i = 0; i < a->response.n_wanted_files; i++)
+		sysprofd__v1__wanted_file__free_unpacked(a->response.wanted_files[i], NULL);
+	free(a->response.wanted_files);
+}
+
 static void answer_done(struct answer *a)
 {
 	for (size_t i = 0; a->symbols && i < a->n; i++) {
@@ -36,12 +46,7 @@ static void answer_done(struct answer *a)
 		if (a->symbols[i].system_name != protobuf_c_empty_string)
 			free(a->symbols[i].system_name);
 	}
-	for (size_t i = 0; i < a->response.n_places; i++)
-		sysprofd__v1__place__free_unpacked(a->response.places[i], NULL);
-	free(a->response.places);
-	for (size_t i = 0; i < a->response.n_wanted_files; i++)
-		sysprofd__v1__wanted_file__free_unpacked(a->response.wanted_files[i], NULL);
-	free(a->response.wanted_files);
+	answer_lines_done(a);
 	free(a->symbols);
 	free(a->pointers);
 	elf_table_free(a->unkept);

@@ -70,16 +70,6 @@ static size_t open_parts(struct asked *k, const struct answer *a, struct part *p
 	return n;
 }
 
-static void forget(struct answer *a)
-{
-	for (size_t i = 0; i < a->response.n_places; i++)
-		sysprofd__v1__place__free_unpacked(a->response.places[i], NULL);
-	free(a->response.places);
-	for (size_t i = 0; i < a->response.n_wanted_files; i++)
-		sysprofd__v1__wanted_file__free_unpacked(a->response.wanted_files[i], NULL);
-	free(a->response.wanted_files);
-}
-
 /* Once more with each file that is wanted. */
 static void answer_with_parts(struct asked *k, const Sysprofd__V1__ParseRequest *q,
 			      struct answer *a)
@@ -98,7 +88,7 @@ static void answer_with_parts(struct asked *k, const Sysprofd__V1__ParseRequest 
 		n = open_parts(k, a, parts);
 		if (!n)
 			return;
-		forget(a);
+		answer_lines_done(a);
 	}
 }
 
@@ -123,7 +113,7 @@ static bool ask(struct asked *k, uint64_t offset, const char *function, struct s
 			      slash ? slash + 1 : l->file, l->line);
 	}
 	wants = a.response.wants_debug_file;
-	forget(&a);
+	answer_lines_done(&a);
 	return wants;
 }
 

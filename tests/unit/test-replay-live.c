@@ -22,11 +22,13 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "collect/walk.h"
+#include "run-program.h"
 #include "snapshot.h"
 #include "stop-thread.h"
 #include "symbol/vdso.h"
 #include "unwind/compile.h"
 #include "unwind/unwinder.h"
+#include "unwinder-tables.h"
 
 #define STOPS 40
 #define BINARIES_MAX 256
@@ -90,21 +92,6 @@ static void make_tables(struct replay *r)
 
 /* ---- our walk ------------------------------------------------------------------------------------ */
 
-static bool find_space(void *ctx, uint32_t tgid, uint64_t start, struct unwind_process *ret)
-{
-	return unwinder_space(ctx, tgid, start, ret);
-}
-
-static bool read_node(void *ctx, uint32_t node, void *ret)
-{
-	return unwinder_node(ctx, node, ret);
-}
-
-static bool read_rule(void *ctx, uint32_t rule, struct unwind_rule *ret)
-{
-	return unwinder_rule(ctx, rule, ret);
-}
-
 static int replay_init(struct replay *r, const char *root)
 {
 	*r = (struct replay){ .root = root };
@@ -156,9 +143,7 @@ static void walk_by_us(struct replay *r, struct snapshot *s, struct walk_result 
 	};
 
 	r->at = s;
-	r->tables = (struct walk_tables){
-		.ctx = r->unwinder, .space = find_space, .node = read_node, .rule = read_rule
-	};
+	r->tables = tables_of(r->unwinder);
 	if (install(r, s) < 0)
 		print_message("no room for the mappings\n");
 	find_space(r->unwinder, TGID, START, &b.space);
@@ -305,29 +290,6 @@ static void show_frame(void *ctx, uint64_t ip)
 }
 
 /* ---- one program ---------------------------------------------------------------------------------- */
-
-static void sleep_us(unsigned us)
-{
-	struct timespec t = { .tv_nsec = us * 1000L };
-
-	nanosleep(&t, NULL);
-}
-
-static pid_t start(const char *command)
-{
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		int null = open("/dev/null", O_RDWR);
-
-		for (int i = 0; i < 3; i++)
-			dup2(null, i);
-		execl("/bin/sh", "sh", "-c", command, NULL);
-		_exit(127);
-	}
-	assert_true(pid > 0);
-	return pid;
-}
 
 /* Through a file: nothing else is known to the replay. False when the program has ended. */
 static bool take(pid_t pid, struct snapshot *ret)

@@ -23,6 +23,7 @@
 #include "manager/unwinding.h"
 #include "parser/parser.h"
 #include "places.h"
+#include "run-program.h"
 #include "truth-libdw.h"
 
 #define SNAPSHOTS 40
@@ -112,29 +113,6 @@ static int close_session(void **state)
 }
 
 /* ---- one program ---------------------------------------------------------------------------------------- */
-
-static pid_t start(const char *command)
-{
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		int null = open("/dev/null", O_RDWR);
-
-		for (int i = 0; i < 3; i++)
-			dup2(null, i);
-		execl("/bin/sh", "sh", "-c", command, NULL);
-		_exit(127);
-	}
-	assert_true(pid > 0);
-	return pid;
-}
-
-static void sleep_us(unsigned us)
-{
-	struct timespec t = { .tv_nsec = us * 1000L };
-
-	nanosleep(&t, NULL);
-}
 
 /* Until it has begun with what it does without end: while a program starts, its mappings come and go. */
 static void wait_for_work(pid_t pid)

@@ -11,27 +11,13 @@
 #include "base/clock.h"
 #include "collect/walk.h"
 #include "unwind/unwinder.h"
+#include "unwinder-tables.h"
 
 /* ---- a process that there is not ------------------------------------------------------------------- */
 
 #define TGID 4711
 #define START 99
 #define BASE 0x400000UL /* where binaries are mapped */
-
-static bool find_space(void *ctx, uint32_t tgid, uint64_t start, struct unwind_process *ret)
-{
-	return unwinder_space(ctx, tgid, start, ret);
-}
-
-static bool read_node(void *ctx, uint32_t node, void *ret)
-{
-	return unwinder_node(ctx, node, ret);
-}
-
-static bool read_rule(void *ctx, uint32_t rule, struct unwind_rule *ret)
-{
-	return unwinder_rule(ctx, rule, ret);
-}
 
 struct walker {
 	struct walk_tables tables;
@@ -65,9 +51,7 @@ static void walk(struct unwinder *u, struct walker *w, uint64_t ip, uint64_t sp,
 		.read_ctx = w,
 	};
 
-	w->tables = (struct walk_tables){
-		.ctx = u, .space = find_space, .node = read_node, .rule = read_rule
-	};
+	w->tables = tables_of(u);
 	find_space(u, TGID, START, &b.space);
 	walk_stack(&b, ret);
 }
