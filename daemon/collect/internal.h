@@ -29,7 +29,7 @@ struct source_ops {
 	int (*attach)(struct collector *c);
 	/* Several times a second. */
 	int (*poll)(struct collector *c, uint64_t mono_ns);
-	/* The window is still open: waits in progress at a bucket's end. */
+	/* The window is still open: gaps between ticks, and waits in progress at a bucket's end. */
 	int (*before_swap)(struct collector *c, bool bucket_end, struct slice *s);
 	/* Instead of it where a source goes over to another collector: `fresh` is to begin where `old` ends. */
 	int (*hand_over)(struct collector *old, struct collector *fresh);

@@ -33,6 +33,7 @@ struct oncpu {
 	size_t ticks_bytes;
 	uint64_t *idle_ns,
 		*idle_before_ns; /* by CPU id: /proc/stat now, and as of the window's begin */
+	uint64_t *silent_ns; /* by CPU id: what the closing window had of a gap that goes on */
 	uint64_t redraw_at_ns;
 };
 
@@ -255,7 +256,8 @@ static int oncpu_init(struct collector *c, struct oncpu *o)
 	o->events = new0(struct tick_event, o->n_events);
 	o->idle_ns = new0(uint64_t, o->n_events);
 	o->idle_before_ns = new0(uint64_t, o->n_events);
-	if (!o->events || !o->idle_ns || !o->idle_before_ns)
+	o->silent_ns = new0(uint64_t, o->n_events);
+	if (!o->events || !o->idle_ns || !o->idle_before_ns || !o->silent_ns)
 		return -ENOMEM;
 	for (unsigned i = 0; i < o->n_events; i++)
 		o->events[i].fd = -1;
@@ -318,29 +320,45 @@ static int oncpu_poll(struct collector *c, uint64_t mono_ns)
 }
 
 /*
- * The time since a CPU's last tick belongs to the window that ends now when a tick is overdue: nothing else
- * would show that CPU. A tick that comes at this very moment books the time itself.
+ * The time since a CPU's last tick belongs to the window that ends now when a tick is overdue: the next one is
+ * counted in the window after, and may well come in the moment in which the grace period wakes the CPU. A tick
+ * that comes while this is told books the time itself.
  */
-static void book_silence(struct tick_cpu *tick, uint64_t now, struct account *a)
+static uint64_t end_silence(struct tick_cpu *tick, uint64_t now)
 {
 	uint64_t last = __atomic_load_n(&tick->last, __ATOMIC_RELAXED);
-	uint64_t since = MAX(last, tick->opened), ticks;
+	uint64_t since = MAX(last, tick->opened);
 
 	if (now < since || now - since < 2 * tick->period)
-		return;
+		return 0;
 	__atomic_store_n(&tick->opened, now, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&tick->last, __ATOMIC_SEQ_CST) != last)
-		return;
-	ticks = (now - since) / tick->period;
+	return __atomic_load_n(&tick->last, __ATOMIC_SEQ_CST) == last ? now - since : 0;
+}
+
+static int oncpu_before_swap(struct collector *c, bool bucket_end, struct slice *s)
+{
+	struct oncpu *o = oncpu_of(c);
+	uint64_t now = mono_now_ns();
+
+	(void)bucket_end, (void)s;
+	for (unsigned cpu = 0; !o->cycles && cpu < o->n_events; cpu++)
+		if (o->events[cpu].fd >= 0)
+			o->silent_ns[cpu] = end_silence(&o->ticks[cpu], now);
+	return 0;
+}
+
+static void book_silence(struct account *a, uint64_t ns, uint64_t period)
+{
+	uint64_t ticks = ns / MAX(period, 1);
+
 	a->seen += ticks;
 	a->lost[LOSS_TICK_SKIPPED] += ticks;
-	a->lost_ns += now - since;
+	a->lost_ns += ns;
 }
 
 static void oncpu_correct(struct collector *c, struct account *per_cpu)
 {
 	struct oncpu *o = oncpu_of(c);
-	uint64_t now = mono_now_ns();
 
 	if (o->cycles)
 		return;
@@ -350,8 +368,8 @@ static void oncpu_correct(struct collector *c, struct account *per_cpu)
 		unsigned cpu = c->possible[i];
 		uint64_t idle = o->idle_ns[cpu], before = o->idle_before_ns[cpu];
 
-		if (o->events[cpu].fd >= 0)
-			book_silence(&o->ticks[cpu], now, &per_cpu[i]);
+		book_silence(&per_cpu[i], o->silent_ns[cpu], o->ticks[cpu].period);
+		o->silent_ns[cpu] = 0;
 		account_explain_gaps(&per_cpu[i], idle > before ? idle - before : 0);
 	}
 	memcpy(o->idle_before_ns, o->idle_ns, o->n_events * sizeof(*o->idle_ns));
@@ -407,6 +425,7 @@ static void oncpu_free(struct collector *c)
 	free(o->events);
 	free(o->idle_ns);
 	free(o->idle_before_ns);
+	free(o->silent_ns);
 	free(o);
 	c->sources[SOURCE_ON_CPU].priv = NULL;
 }
@@ -416,6 +435,7 @@ const struct source_ops oncpu_ops = {
 	.configure = oncpu_configure,
 	.attach = oncpu_attach,
 	.poll = oncpu_poll,
+	.before_swap = oncpu_before_swap,
 	.correct = oncpu_correct,
 	.drain = oncpu_drain,
 	.free = oncpu_free,

@@ -182,6 +182,9 @@ class Test:
     def cleanup(self):
         for p in self.processes:
             if p.poll() is None:
+                # A group of its own goes as a whole.
+                if os.getpgid(p.pid) == p.pid:
+                    os.killpg(p.pid, signal.SIGKILL)
                 p.kill()
                 p.wait()
         for d in self.daemons:

@@ -2,6 +2,7 @@
 """On-CPU samples: shares, order of frames, conservation, CPUs that go away."""
 import gzip
 import os
+import signal
 import subprocess
 import time
 
@@ -187,7 +188,8 @@ def test_debug_file_in_the_root_of_the_process(t):
 def test_burst_of_300_processes(t):
     """The number of processes is no limit; that of filters is one, and says so."""
     d = t.daemon({"collect": {"on-cpu-rate": "19"}})
-    p = t.spawn("sh", "-c", f"for i in $(seq 300); do {workload('shares')} 0.1 & done; wait")
+    # They outlive the recording, however long it takes to begin.
+    p = t.spawn("sh", "-c", f"for i in $(seq 300); do {workload('shares')} 2 & done; wait", start_new_session=True)
     wait_for(lambda: len(d.top("--by", "process", "--filter", "comm=shares")["rows"]), lambda n: n >= 20)
     out = os.path.join(t.directory, "burst.folded")
     d.ctl("record", "-F", "99", "-d", "3", "-o", out, "--filter", "comm=shares")
@@ -198,6 +200,7 @@ def test_burst_of_300_processes(t):
     filters = [a for i in range(300) for a in ("--filter", f"pid={i + 1}")]
     r = d.ctl("record", "-d", "1", "-o", out, *filters, check=False)
     assert r.returncode == 2 and b"at most 256 filters" in r.stderr, r
+    os.killpg(p.pid, signal.SIGKILL)
     p.wait()
 
 
