@@ -216,6 +216,8 @@ int64_t dict_map_frame(struct dict_map *m, uint32_t id);
 int64_t dict_map_stack(struct dict_map *m, uint32_t id);
 int64_t dict_map_series(struct dict_map *m, uint32_t id);
 int64_t dict_map_lock(struct dict_map *m, uint32_t id);
+/* The aux of a row of that type and key. */
+int64_t dict_map_aux(struct dict_map *m, enum profile_type type, uint32_t key, uint32_t aux);
 
 /*
  * Drops what nobody uses: after init, mark (with 1) the stacks, series and locks that stay; what they refer to
@@ -252,6 +254,24 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  * off-cpu holds two kinds of rows: exact totals per thread (total = 1, stack 0, one per cause), and
  * weighted samples (total = 0) that estimate how those totals spread over stacks. The same for futex
  * is exact in both. (series, stack, key, aux) is unique within a bucket after columns_sort_merge().
+ *
+ * Aspects. This is what a type is about, its aspect 0, and all that a query sees unless it asks for more. Rows of
+ * other aspects, told by high bits of the key, explain it:
+ *
+ *                      key                               aux        count         value          max
+ *  OFF_WAKES           OFF_KEY(cause, ..)                series: of waits woken   us waited      longest us
+ *                                                        the waker                so
+ *                      the row's series waited, its stack is the waker's
+ *  CALL_LATENCY        CALL_KEY(abi, nr, log2 of ns)     0          calls         us             longest us
+ *  CALL_BYTES          CALL_KEY(abi, nr, log2 of bytes)  0          calls         bytes          largest
+ *  FUTEX_HISTOGRAM     class, log2 of ns                 lock       waits         us             longest us
+ *  FUTEX_WAKES         class, 1: they woke nobody        lock       calls         threads woken  most at once
+ *                      the row's stack is the waker's, where it was taken
+ *  FUTEX_HOLDER        class, state of the holder        lock       waits that    us waited      longest us
+ *                                                                   met it so
+ *                      series and stack are the holder's
+ *  FUTEX_CROWD         class                             lock       waits that    0              most waiters
+ *                                                                   met others                   at once
  */
 #define OFF_KEY(cause, state, total) \
 	((uint32_t)(cause) | (uint32_t)(state) << 4 | (uint32_t)(total) << 31)
@@ -259,9 +279,35 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 #define OFF_KEY_STATE(k) ((k) >> 4 & 0xffff) /* TASK_* bits */
 #define OFF_STATE_UNKNOWN 0xffffU /* time that no sample tells about; its name is "" */
 #define OFF_KEY_TOTAL(k) ((k) >> 31)
+#define OFF_ASPECT(aspect) ((uint32_t)(aspect) << 28)
 #define FUTEX_KEY(cls, outcome) ((uint32_t)(cls) | (uint32_t)(outcome) << 8)
 #define FUTEX_KEY_CLASS(k) ((k)&255)
 #define FUTEX_KEY_OUTCOME(k) ((k) >> 8 & 255)
+#define FUTEX_DETAIL(detail) ((uint32_t)(detail) << 16)
+#define FUTEX_KEY_DETAIL(k) ((k) >> 16 & 0xfff)
+#define FUTEX_ASPECT(aspect) ((uint32_t)(aspect) << 28)
+/* SYSCALL_KEY() with a number in the errno's place. */
+#define CALL_KEY(aspect, abi, nr, bin) ((uint32_t)(aspect) << 30 | SYSCALL_KEY(abi, nr, bin))
+#define CALL_KEY_BIN(k) SYSCALL_KEY_ERRNO(k)
+
+enum off_aspect { OFF_WAITS = 0, OFF_WAKES = 1 };
+enum call_aspect { CALL_COUNT = 0, CALL_LATENCY = 1, CALL_BYTES = 2 };
+enum futex_aspect {
+	FUTEX_WAITS = 0,
+	FUTEX_HISTOGRAM = 1,
+	FUTEX_WAKES = 2,
+	FUTEX_HOLDER = 3,
+	FUTEX_CROWD = 4
+};
+
+/* The bits of a key that hold its aspect, and what they hold. */
+uint32_t aspect_mask(enum profile_type type);
+unsigned row_aspect(enum profile_type type, uint32_t key);
+/* Whether value and max are times. */
+bool row_is_time(enum profile_type type, uint32_t key);
+enum aux_kind { AUX_NONE, AUX_LOCK, AUX_SERIES };
+/* What a row's aux names. */
+enum aux_kind row_aux(enum profile_type type, uint32_t key);
 
 const char *off_cause_name(unsigned cause); /* "blocked", "run-queue", "preempted" */
 const char *off_state_name(unsigned state); /* "S", "D", "R", "I", "T", ... */

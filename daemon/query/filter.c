@@ -316,6 +316,12 @@ bool lens_series(struct lens *l, uint32_t series)
 	return *v & ACCEPTED;
 }
 
+bool lens_sees(const struct lens *l, uint32_t series)
+{
+	return l->m->visibility->all ||
+	       (series && visible(l->m->visibility, l->dict, &l->dict->series[series]));
+}
+
 const char *query_frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size)
 {
 	if (frame < d->n_frames && d->frames[frame].name)
@@ -383,10 +389,12 @@ static bool call_accepted(const struct matcher *m, uint32_t key)
 {
 	char call[64] = "", name[32] = "", number[12] = "";
 
-	if (m->type == PROFILE_SYSCALLS) {
+	if (m->type == PROFILE_SYSCALLS)
+		syscall_text(key, call, sizeof(call));
+	/* Other aspects do not tell calls apart by how they ended. */
+	if (m->type == PROFILE_SYSCALLS && row_aspect(m->type, key) == CALL_COUNT) {
 		uint32_t err = SYSCALL_KEY_ERRNO(key);
 
-		syscall_text(key, call, sizeof(call));
 		snprintf(number, sizeof(number), "%u", err);
 		if (err)
 			errno_text(err, name, sizeof(name));

@@ -132,11 +132,26 @@ static int64_t other_of(struct dict *d, uint32_t kept, uint32_t marker, uint32_t
 	return known[kept];
 }
 
+/* The table of what a row's aux names, or NULL. */
+static uint32_t *aux_table(const struct dict_shrink *s, enum profile_type type, uint32_t key)
+{
+	switch (row_aux(type, key)) {
+	case AUX_LOCK:
+		return s->lock;
+	case AUX_SERIES:
+		return s->series;
+	case AUX_NONE:
+		break;
+	}
+	return NULL;
+}
+
 /* Rows follow into the smaller dictionary. */
 static int move_rows(struct folding *f, struct profile *p, const struct dict_shrink *to)
 {
 	int64_t marker = p->omitted ? dict_marker(p->dict, MARKER_OTHER) : 0;
 	struct columns *c = &p->columns;
+	const uint32_t *aux;
 
 	if (marker < 0)
 		return (int)marker;
@@ -151,7 +166,9 @@ static int move_rows(struct folding *f, struct profile *p, const struct dict_shr
 			return (int)stack;
 		c->stack[i] = (uint32_t)stack;
 		c->series[i] = to->series[c->series[i]];
-		c->aux[i] = to->lock[c->aux[i]];
+		aux = aux_table(to, p->type, c->key[i]);
+		if (aux)
+			c->aux[i] = aux[c->aux[i]];
 	}
 	return 0;
 }
@@ -161,13 +178,16 @@ static int shrink(struct folding *f, struct profile *p)
 	_cleanup_(dict_shrink_done) struct dict_shrink to = {};
 	const struct columns *c = &p->columns;
 	int r = dict_shrink_init(&to, p->dict);
+	uint32_t *aux;
 
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < c->n; i++) {
 		to.stack[f->anchor[c->stack[i]]] = 1;
 		to.series[c->series[i]] = 1;
-		to.lock[c->aux[i]] = 1;
+		aux = aux_table(&to, p->type, c->key[i]);
+		if (aux)
+			aux[c->aux[i]] = 1;
 	}
 	dict_shrink(p->dict, &to);
 	return move_rows(f, p, &to);

@@ -72,6 +72,8 @@ void lens_done(struct lens *l);
 int lens_use(struct lens *l, const struct dict *d) _warn_unused_;
 /* Ids must be below the dictionary's counts. */
 bool lens_series(struct lens *l, uint32_t series);
+/* Whether the peer may see it, whatever the filters say. */
+bool lens_sees(const struct lens *l, uint32_t series);
 bool lens_stack(struct lens *l, uint32_t stack);
 bool lens_row(struct lens *l, uint32_t key); /* cause, syscall, errno */
 bool lens_state(struct lens *l, uint32_t key);
@@ -95,6 +97,7 @@ struct cell {
 
 struct merge {
 	const struct selection *sel;
+	unsigned aspects; /* a bit for each that is wanted */
 	struct matcher matcher;
 	struct lens lens; /* over the dictionary of the cells */
 	struct lens answer_lens; /* over the answer's */

@@ -13,6 +13,9 @@ int merge_init(struct merge *m, const struct selection *sel, struct projection w
 	int r;
 
 	*m = (struct merge){ .sel = sel, .projection = wanted, .max_rows = QUERY_MAX_ROWS };
+	m->aspects = sel->aspects ?: 1;
+	if (m->aspects != 1)
+		m->projection.key |= aspect_mask(sel->type);
 	r = matcher_init(&m->matcher, sel);
 	if (r < 0)
 		return r;
@@ -201,9 +204,22 @@ static int find_cell(struct merge *m, struct ids i, uint32_t *ret_cell)
 	return r;
 }
 
+static uint32_t valid_aux(const struct merge *m, const struct dict *d, uint32_t key, uint32_t aux)
+{
+	switch (row_aux(m->sel->type, key)) {
+	case AUX_LOCK:
+		return aux < d->n_locks ? aux : 0;
+	case AUX_SERIES:
+		return aux < d->n_series && lens_sees(&m->lens, aux) ? aux : 0;
+	case AUX_NONE:
+		break;
+	}
+	return 0;
+}
+
 int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 {
-	bool locks = m->sel->type == PROFILE_FUTEX;
+	enum profile_type type = m->sel->type;
 	int r = use_dict(m, d);
 
 	if (r < 0)
@@ -214,11 +230,13 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 			.series = c->series[n] < d->n_series ? c->series[n] : 0,
 			.stack = c->stack[n] < d->n_stacks ? c->stack[n] : 0,
 			.key = c->key[n],
-			.aux = locks && c->aux[n] < d->n_locks ? c->aux[n] : 0,
 		};
 		struct cell *cell;
 		uint32_t at;
 
+		if (!(m->aspects & 1U << row_aspect(type, i.key)))
+			continue;
+		i.aux = valid_aux(m, d, i.key, c->aux[n]);
 		if (!accepted(m, i))
 			continue;
 		i.series &= m->projection.series;
@@ -250,12 +268,12 @@ static int flush_cell(struct merge *m, const struct cell *cell)
 {
 	int64_t series = or_none(dict_map_series(&m->map, cell->series));
 	int64_t stack = or_none(dict_map_stack(&m->map, cell->stack));
-	int64_t lock = or_none(dict_map_lock(&m->map, cell->aux));
+	int64_t aux = or_none(dict_map_aux(&m->map, m->sel->type, cell->key, cell->aux));
 
-	if (series < 0 || stack < 0 || lock < 0)
-		return (int)MIN(series, MIN(stack, lock));
+	if (series < 0 || stack < 0 || aux < 0)
+		return (int)MIN(series, MIN(stack, aux));
 	return columns_add(&m->p->columns, (uint32_t)series, (uint32_t)stack, cell->key,
-			   (uint32_t)lock, cell->count, cell->value, cell->max);
+			   (uint32_t)aux, cell->count, cell->value, cell->max);
 }
 
 int merge_flush(struct merge *m)

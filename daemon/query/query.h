@@ -51,6 +51,8 @@ struct visibility {
 struct selection {
 	enum profile_type type;
 	uint64_t from_wall_ns, until_wall_ns;
+	/* Rows of which aspects, a bit for each; 0: those of aspect 0. Filters on stacks are about the row's own. */
+	unsigned aspects;
 	struct filter *filters;
 	size_t n_filters;
 	struct visibility visibility;

@@ -11,10 +11,10 @@
 static void to_units(const struct profile *p, struct columns *c)
 {
 	for (size_t i = 0; i < c->n; i++) {
-		if (p->type == PROFILE_SYSCALLS) {
+		if (p->type == PROFILE_SYSCALLS && row_aspect(p->type, c->key[i]) == CALL_COUNT)
 			c->value[i] = c->count[i];
+		if (!row_is_time(p->type, c->key[i]))
 			continue;
-		}
 		c->value[i] *= NSEC_PER_USEC;
 		c->max[i] *= NSEC_PER_USEC;
 	}
@@ -35,7 +35,7 @@ static int coarse_series(struct dict *d, uint32_t id, uint32_t *ret)
 	return 0;
 }
 
-static int drop_processes(struct dict *d, struct columns *c)
+static int drop_processes(struct dict *d, enum profile_type type, struct columns *c)
 {
 	_cleanup_free_ uint32_t *coarse = new0(uint32_t, d->n_series);
 
@@ -48,8 +48,21 @@ static int drop_processes(struct dict *d, struct columns *c)
 		if (r < 0)
 			return r;
 		c->series[i] = *to;
+		if (row_aux(type, c->key[i]) != AUX_SERIES)
+			continue;
+		to = &coarse[c->aux[i]];
+		r = *to ? 0 : coarse_series(d, c->aux[i], to);
+		if (r < 0)
+			return r;
+		c->aux[i] = *to;
 	}
 	return 0;
+}
+
+static int append_row(struct columns *to, const struct columns *from, size_t i)
+{
+	return columns_add(to, from->series[i], from->stack[i], from->key[i], from->aux[i],
+			   from->count[i], from->value[i], from->max[i]);
 }
 
 static int append(struct columns *to, const struct columns *from)
@@ -57,8 +70,38 @@ static int append(struct columns *to, const struct columns *from)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < from->n; i++)
-		r = columns_add(to, from->series[i], from->stack[i], from->key[i], from->aux[i],
-				from->count[i], from->value[i], from->max[i]);
+		r = append_row(to, from, i);
+	return r;
+}
+
+/* Off-CPU rows of other aspects than the waits themselves, which are scaled without them. */
+static int take_aside(struct merge *m, struct columns *ret)
+{
+	struct columns *c = &m->p->columns, waits = {};
+	int r = m->matcher.checks_stack ? lens_use(&m->answer_lens, m->p->dict) : 0;
+
+	for (size_t i = 0; r == 0 && i < c->n; i++) {
+		if (row_aspect(PROFILE_OFF_CPU, c->key[i]) == OFF_WAITS)
+			r = append_row(&waits, c, i);
+		else if (!m->matcher.checks_stack || lens_stack(&m->answer_lens, c->stack[i]))
+			r = append_row(ret, c, i);
+	}
+	columns_done(c);
+	*c = waits;
+	return r;
+}
+
+static int settle_off_cpu(struct merge *m)
+{
+	struct columns aside = {};
+	int r = m->aspects == 1 ? 0 : take_aside(m, &aside);
+
+	if (r == 0)
+		r = off_cpu_scale(m->p, &m->answer_lens);
+	to_units(m->p, &aside);
+	if (r == 0)
+		r = append(&m->p->columns, &aside);
+	columns_done(&aside);
 	return r;
 }
 
@@ -71,11 +114,11 @@ static int settle(struct merge *m)
 	if (r < 0)
 		return r;
 	if (p->type == PROFILE_OFF_CPU)
-		r = off_cpu_scale(p, &m->answer_lens);
+		r = settle_off_cpu(m);
 	else
 		to_units(p, &p->columns);
 	if (r == 0 && m->coarse)
-		r = drop_processes(p->dict, &p->columns);
+		r = drop_processes(p->dict, p->type, &p->columns);
 	if (r < 0)
 		return r;
 	m->flushes = 0;
@@ -138,6 +181,8 @@ int merge_close(struct merge *m)
 	p->columns = m->settled;
 	m->settled = (struct columns){};
 	for (size_t i = 0; i < p->columns.n; i++) {
+		if (row_aspect(p->type, p->columns.key[i]) != 0)
+			continue;
 		p->total += p->columns.value[i];
 		p->samples += p->columns.count[i];
 	}

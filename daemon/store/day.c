@@ -337,12 +337,12 @@ int day_checkpoint(struct day *d, bool truncate)
 
 /* ---- appending ---------------------------------------------------------------------------------- */
 
-static int map_row(struct dict_map *m, const struct columns *c, size_t i, bool aux_is_lock,
+static int map_row(struct dict_map *m, enum profile_type type, const struct columns *c, size_t i,
 		   struct columns *to)
 {
 	int64_t series = dict_map_series(m, c->series[i]);
 	int64_t stack = dict_map_stack(m, c->stack[i]);
-	int64_t aux = aux_is_lock ? dict_map_lock(m, c->aux[i]) : c->aux[i];
+	int64_t aux = dict_map_aux(m, type, c->key[i], c->aux[i]);
 
 	if (series < 0)
 		return (int)series;
@@ -359,7 +359,7 @@ static int map_columns(struct dict_map *m, enum profile_type type, const struct 
 		       struct columns *to)
 {
 	for (size_t i = 0; i < c->n; i++) {
-		int r = map_row(m, c, i, type == PROFILE_FUTEX, to);
+		int r = map_row(m, type, c, i, to);
 
 		if (r < 0)
 			return r;

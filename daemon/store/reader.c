@@ -387,12 +387,12 @@ struct list {
 /* Ends the walk without being an error of ours or a value of the caller's. */
 #define LIST_FULL INT32_MIN
 
-static int copy_row(struct dict_map *m, const struct columns *c, size_t i, bool aux_is_lock,
+static int copy_row(struct dict_map *m, enum profile_type type, const struct columns *c, size_t i,
 		    struct columns *to)
 {
 	int64_t series = dict_map_series(m, c->series[i]);
 	int64_t stack = dict_map_stack(m, c->stack[i]);
-	int64_t aux = aux_is_lock ? dict_map_lock(m, c->aux[i]) : c->aux[i];
+	int64_t aux = dict_map_aux(m, type, c->key[i], c->aux[i]);
 
 	if (series < 0 || stack < 0 || aux < 0)
 		return (int)MIN(MIN(series, stack), aux);
@@ -417,7 +417,7 @@ static int make_bucket(const struct dict *d, const struct bucket_meta *meta,
 		if (!c)
 			b->meta.gap = GAP_DAMAGED;
 		for (size_t i = 0; c && i < c->n && e >= 0; i++)
-			e = copy_row(&map, c, i, t == PROFILE_FUTEX, &b->columns[t]);
+			e = copy_row(&map, (enum profile_type)t, c, i, &b->columns[t]);
 		if (e < 0)
 			return e;
 	}

@@ -420,7 +420,9 @@ static void round_to_us(struct bucket *b, const struct source_ns ns[SOURCE_N])
 	for (size_t t = 0; t < PROFILE_TYPE_N; t++) {
 		struct columns *c = &b->columns[t];
 
-		for (size_t i = 0; t != PROFILE_SYSCALLS && i < c->n; i++) {
+		for (size_t i = 0; i < c->n; i++) {
+			if (!row_is_time((enum profile_type)t, c->key[i]))
+				continue;
 			c->value[i] = to_us(c->value[i]);
 			c->max[i] = to_us(c->max[i]);
 		}
