@@ -3,8 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "export/wire.h"
-#include "serve/internal.h"
+#include "serve/question.h"
 
 #define MERGE_NODES 8192
 #define MERGE_NODES_MAX 1000000
@@ -22,75 +21,6 @@
 
 _Static_assert((int)SYSPROFD__V1__DIMENSION__DIMENSION_LOCK == BY_LOCK, "dimensions");
 
-static void release_selection(struct selection *s)
-{
-	selection_release(s);
-}
-#define _cleanup_selection_ _cleanup_(release_selection)
-#define _cleanup_source_ _cleanup_(source_close)
-DEFINE_CLEANUP(Sysprofd__V1__Profile *, wire_profile_free)
-DEFINE_CLEANUP(Sysprofd__V1__Coverage *, wire_coverage_free)
-
-static void free_table(void *p)
-{
-	void **table = *(void ***)p;
-
-	if (table)
-		free(table[0]);
-	free(table);
-}
-#define _cleanup_table_ _cleanup_(free_table)
-
-/* Pointers to n messages in one block, to be filled; freed as _cleanup_table_. */
-static int table_new(const ProtobufCMessageDescriptor *d, size_t n, void *ret)
-{
-	void **table = calloc(n + 1, sizeof(*table));
-	char *block = calloc(n + 1, d->sizeof_message);
-
-	if (!table || !block) {
-		free(table);
-		free(block);
-		return -ENOMEM;
-	}
-	table[0] = block;
-	for (size_t i = 0; i < n; i++) {
-		table[i] = block + i * d->sizeof_message;
-		protobuf_c_message_init(d, table[i]);
-	}
-	*(void ***)ret = table;
-	return 0;
-}
-
-static int check_limit(struct call *c, uint32_t asked, uint32_t otherwise, uint32_t max,
-		       const char *what, uint32_t *ret)
-{
-	if (asked > max)
-		return rpc_fail(&c->error, RPC_INVALID_ARGUMENT, "%s is at most %u", what, max);
-	*ret = asked ?: otherwise;
-	return 0;
-}
-
-/* Tokens are opaque to clients, and to us the number of rows that came before. */
-static int read_token(struct call *c, const char *token, uint32_t max, uint32_t *ret)
-{
-	uint64_t v = 0;
-
-	for (const char *p = token; *p; p++)
-		if (*p < '0' || *p > '9' || (v = v * 10 + (uint64_t)(*p - '0')) > max)
-			return rpc_fail(&c->error, RPC_INVALID_ARGUMENT, "bad page_token \"%s\"",
-					token);
-	*ret = (uint32_t)v;
-	return 0;
-}
-
-static int begin(struct call *c, struct worker *w, const Sysprofd__V1__Selection *m,
-		 struct selection *sel, struct source *src)
-{
-	int r = selection_from_message(m, &c->peer->visibility, sel, &c->error);
-
-	return r < 0 ? r : source_open(src, c, w, sel->until_wall_ns);
-}
-
 int method_merge(struct call *c, struct worker *w)
 {
 	const Sysprofd__V1__MergeRequest *m = (const Sysprofd__V1__MergeRequest *)c->request;
@@ -104,7 +34,7 @@ int method_merge(struct call *c, struct worker *w)
 
 	r = check_limit(c, m->max_nodes, MERGE_NODES, MERGE_NODES_MAX, "max_nodes", &max_nodes);
 	if (r >= 0)
-		r = begin(c, w, m->selection, &sel, &src);
+		r = question_begin(c, w, m->selection, &sel, &src);
 	if (r >= 0)
 		r = query_merge(&src.query, &sel, max_nodes, &p);
 	if (r >= 0)
@@ -187,7 +117,7 @@ int method_top(struct call *c, struct worker *w)
 	if (r >= 0)
 		r = read_token(c, m->page_token, TOP_OFFSET_MAX, &offset);
 	if (r >= 0)
-		r = begin(c, w, m->selection, &sel, &src);
+		r = question_begin(c, w, m->selection, &sel, &src);
 	if (r >= 0)
 		r = resolve_dimension(c, &sel, m->by, &by);
 	if (r >= 0)
@@ -275,7 +205,7 @@ int method_series(struct call *c, struct worker *w)
 
 	r = check_limit(c, m->limit, SERIES, SERIES_MAX, "limit", &limit);
 	if (r >= 0)
-		r = begin(c, w, m->selection, &sel, &src);
+		r = question_begin(c, w, m->selection, &sel, &src);
 	/* Unlike in Top, no dimension means one series for all. */
 	if (r >= 0 && m->by != SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED)
 		r = resolve_dimension(c, &sel, m->by, &by);
@@ -300,7 +230,7 @@ int method_labels(struct call *c, struct worker *w)
 	uint64_t keys;
 	int r;
 
-	r = begin(c, w, m->selection, &sel, &src);
+	r = question_begin(c, w, m->selection, &sel, &src);
 	if (r >= 0)
 		r = query_labels(&src.query, &sel, &keys);
 	if (r < 0)
@@ -350,7 +280,7 @@ int method_label_values(struct call *c, struct worker *w)
 	if (r >= 0)
 		r = read_token(c, m->page_token, UINT32_MAX / 2, &offset);
 	if (r >= 0)
-		r = begin(c, w, m->selection, &sel, &src);
+		r = question_begin(c, w, m->selection, &sel, &src);
 	if (r >= 0)
 		r = query_label_values(&src.query, &sel, (enum filter_key)key, offset, limit,
 				       &values);
