@@ -49,7 +49,6 @@ static __always_inline struct pt_regs *current_regs(struct task_struct *task)
 #if defined(__TARGET_ARCH_x86)
 
 #define TS_COMPAT 2U
-#define X32_BIT 0x40000000
 
 static __always_inline bool task_is_compat(struct task_struct *task)
 {

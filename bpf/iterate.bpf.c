@@ -80,6 +80,7 @@ static __always_inline void wait_describe(struct task_struct *task, struct iter_
 
 	r->task_state = s->copy.task_state;
 	r->word = 0;
+	r->call = CALL_NONE;
 	r->nr_kernel = kernel_frames(bpf_get_task_stack(task, s->ips, sizeof(s->ips), 0));
 	if (task->flags & (PF_KTHREAD | PF_IO_WORKER) || !task->mm)
 		return;
@@ -92,6 +93,8 @@ static __always_inline void wait_describe(struct task_struct *task, struct iter_
 	r->fp = s->regs[REGS_FP];
 	if (REGS_IN_COMPAT(s->regs))
 		r->word = 4;
+	if (s->copy.in_call)
+		r->call = call_of_regs(s->regs);
 }
 
 #define REVOKE_TRIES 64

@@ -222,7 +222,8 @@ static __always_inline void wait_store(u32 w, struct account *a, struct off_cpu_
 
 /* The stack of the current thread, which just resumed. `ctx` is the context of a tracing program. */
 static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
-					struct task_struct *task, const struct off_cpu_key *key)
+					struct task_struct *task, const struct off_cpu_key *key,
+					bool in_call)
 {
 	struct scratch *s;
 	int slot;
@@ -241,6 +242,8 @@ static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
 	stack_begin(s, w, SOURCE_OFF_CPU, key->tgid, key->start);
 	s->rec.nr_kernel = kernel_frames(bpf_get_stack(ctx, s->ips, KERNEL_STACK_BYTES, 0));
 	stack_user_regs_of_current(s, task);
+	if (in_call && s->walk.word)
+		s->rec.call = call_of_regs(s->regs);
 	id = stack_send(s, slot, a);
 	scratch_release(s);
 	return id;
@@ -266,7 +269,7 @@ static __always_inline void resume(void *ctx, struct resume_note *n)
 	key.tid = id;
 	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.task_state = n->task_state;
-	key.stack = resume_stack(ctx, w, a, task, &key);
+	key.stack = resume_stack(ctx, w, a, task, &key, n->in_call);
 	wait_store(w, a, &key, n, BPF_CORE_READ(task, sched_info.run_delay));
 out:
 	n->tid = 0;
@@ -370,10 +373,13 @@ static __always_inline void split_finish(struct task_struct *task)
 	if (!bpf_probe_read_kernel(s->ips, sizeof(p->ips), p->ips))
 		s->rec.nr_kernel = p->nr_kernel;
 	/* The call that it waited in is not over, so its user stack is still that of the wait. */
-	if (p->note.in_call)
+	if (p->note.in_call) {
 		stack_user_regs_of_current(s, task);
-	else if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD))
+		if (s->walk.word)
+			s->rec.call = call_of_regs(s->regs);
+	} else if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD)) {
 		s->rec.walk_end = WALK_PENDING;
+	}
 	key.stack = stack_send(s, slot, a);
 	scratch_release(s);
 store:

@@ -24,6 +24,10 @@
 #define REGS_ARG1 13
 #define REGS_IN_USER(words) (((words)[REGS_CS] & 3) == 3)
 #define REGS_IN_COMPAT(words) (((words)[REGS_CS] & 0xffff) == 0x23) /* __USER32_CS */
+#define X32_BIT 0x40000000 /* in the number of a call */
+#define REGS_CALL(words) ((words)[REGS_NR])
+#define REGS_CALL_ARG1(words) (REGS_IN_COMPAT(words) ? (words)[11] : (words)[13])
+#define REGS_CALL_ARG3(words) (REGS_IN_COMPAT(words) ? (words)[13] : (words)[7])
 #define REGS_R9 8
 #define REGS_BASE 5 /* bx */
 #define DWARF_BASE 3
@@ -52,6 +56,10 @@
 #define REGS_CS 33 /* pstate */
 #define REGS_IN_USER(words) (((words)[REGS_CS] & 0xf) == 0)
 #define REGS_IN_COMPAT(words) (((words)[REGS_CS] & 0x10) != 0)
+/* Of a thread in a call: its number lies where the caller put it. */
+#define REGS_CALL(words) (REGS_IN_COMPAT(words) ? (words)[7] : (words)[8])
+#define REGS_CALL_ARG1(words) ((words)[1])
+#define REGS_CALL_ARG3(words) ((words)[3])
 #define SIGNAL_REGS 312
 #define SIGNAL_WORDS 33 /* x0..x30, sp, pc: as in user_pt_regs */
 #else

@@ -232,6 +232,26 @@ static __always_inline bool stack_read_user_regs(struct scratch *s, struct task_
 	return !bpf_probe_read_kernel(s->regs, sizeof(s->regs), regs) && s->regs[REGS_SP];
 }
 
+/* The call that these registers entered the kernel with. */
+static __always_inline u32 call_of_regs(const u64 *regs)
+{
+	u32 compat = REGS_IN_COMPAT(regs), nr = REGS_CALL(regs), x32 = 0;
+	u32 op = REGS_CALL_ARG1(regs) & (CALL_FUTEX_TIMED - 1);
+
+#if defined(__TARGET_ARCH_x86)
+	x32 = !compat && nr & X32_BIT;
+	nr &= ~X32_BIT;
+#endif
+	if (nr >= SYSCALL_NR_INVALID)
+		return CALL_NONE;
+	if (REGS_CALL_ARG3(regs))
+		op |= CALL_FUTEX_TIMED;
+	return SYSCALL_KEY(compat  ? SYSCALL_ABI_COMPAT
+			   : x32   ? SYSCALL_ABI_X32
+				   : SYSCALL_ABI_NATIVE,
+			   nr, op);
+}
+
 /* Takes the user side of the current task, which is in the kernel. */
 static __always_inline void stack_user_regs_of_current(struct scratch *s, struct task_struct *task)
 {
@@ -258,6 +278,7 @@ static __always_inline void stack_begin(struct scratch *s, u32 w, enum source so
 	s->rec.nr_fp = 0;
 	s->rec.walk_end = WALK_NONE;
 	s->rec.source = source;
+	s->rec.call = CALL_NONE;
 }
 
 /* bpf_get_stack() and bpf_get_task_stack() return bytes or an error. */

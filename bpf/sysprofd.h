@@ -129,7 +129,7 @@ struct stack_record {
 	u8 walk_end; /* enum walk_end */
 	u8 source;
 	u16 nr_fp; /* steps that went by the frame pointer */
-	u8 pad[4];
+	u32 call; /* off-CPU: the call that waits, as call_of_regs() says */
 	/* u64 ips[] follows */
 };
 SHARED_ASSERT(sizeof(struct stack_record) == 48);
@@ -167,7 +167,7 @@ struct wait_record {
 	u32 task_state;
 	u32 nr_kernel;
 	u32 word; /* size of a saved register, 0: there is no user side */
-	u32 pad;
+	u32 call; /* as in a stack_record */
 	/* u64 ips[nr_kernel] follows, leaf first */
 };
 SHARED_ASSERT(sizeof(struct wait_record) == 48);
@@ -221,6 +221,13 @@ enum syscall_abi {
 #define SYSCALL_KEY_ABI(k) ((k) >> 28 & 3)
 #define SYSCALL_KEY_NR(k) ((k) >> 12 & 0x3fff)
 #define SYSCALL_KEY_ERRNO(k) ((k)&0xfff) /* 0: the call succeeded */
+
+/*
+ * The call that a thread waits in: SYSCALL_KEY() whose lower 12 bits hold, of a futex call, its operation and whether it
+ * has a timeout.
+ */
+#define CALL_NONE (~0U)
+#define CALL_FUTEX_TIMED 0x200U
 
 struct syscall_key {
 	u64 start;

@@ -73,6 +73,7 @@ struct slice_stack {
 	uint8_t walk_end; /* enum walk_end */
 	uint8_t source;
 	uint32_t first_ip; /* index into ips: kernel part, then user part, leaf first */
+	uint32_t call; /* off-CPU: the call that waited, or CALL_NONE */
 };
 
 struct slice_on_cpu {

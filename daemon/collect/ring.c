@@ -70,6 +70,7 @@ static int stack_set_add(struct stack_set *t, const struct stack_record *rec, co
 		.walk_end = rec->walk_end,
 		.source = rec->source,
 		.first_ip = t->n_ips,
+		.call = rec->call,
 	};
 	t->collided[t->n_stacks++] = 0;
 	memcpy(t->ips + t->n_ips, ips, n * sizeof(*ips));

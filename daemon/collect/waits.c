@@ -32,6 +32,7 @@ struct open_wait {
 	uint64_t thread_start, since_ns, now_ns;
 	uint64_t ip, sp, fp;
 	uint32_t word;
+	uint32_t call;
 	uint32_t first_ip; /* its kernel frames in ips */
 	uint16_t nr_kernel;
 	bool shed; /* beyond MAX_STACKED_WAITS */
@@ -117,6 +118,7 @@ static int keep_open_wait(struct waits *w, const struct thread_record *rec,
 		.sp = wait->sp,
 		.fp = wait->fp,
 		.word = wait->word,
+		.call = wait->call,
 		.first_ip = w->n_ips,
 		.nr_kernel = nr_kernel,
 		.shed = shed,
@@ -469,6 +471,7 @@ static int append_frames(struct waits *w, struct slice *s, const struct open_wai
 				      : WALK_NONE,
 		.source = SOURCE_OFF_CPU,
 		.first_ip = s->n_ips,
+		.call = o->call,
 	};
 	if (o->nr_kernel)
 		memcpy(s->ips + s->n_ips, w->ips + o->first_ip, o->nr_kernel * sizeof(*s->ips));

@@ -44,7 +44,7 @@ const char *dimension_word(Sysprofd__V1__Dimension by)
 static const char *const filter_keys[] = {
 	"comm",	  "exe",       "pid",	"tid",	     "thread",	 "uid",	   "unit",
 	"cgroup", "container", "pod",	"namespace", "build-id", "binary", "function",
-	"cause",  "syscall",   "errno", "lock",	     "state",
+	"cause",  "syscall",   "errno", "lock",	     "state",	 "wait",   "idle",
 };
 
 void options_list_keys(struct strbuf *out)

@@ -473,6 +473,8 @@ static void put_type_labels(struct writer *w, uint32_t key, uint32_t aux)
 	case PROFILE_OFF_CPU:
 		put_label(w, "cause", off_cause_name(OFF_KEY_CAUSE(key)));
 		put_label(w, "state", off_state_name(OFF_KEY_STATE(key)));
+		put_label(w, "wait", wait_kind_name(OFF_KEY_WAIT(key)));
+		put_label(w, "idle", OFF_KEY_IDLE(key) ? "true" : "");
 		break;
 	case PROFILE_SYSCALLS:
 		put_label(w, "syscall", syscall_text(key, buf, sizeof(buf)));

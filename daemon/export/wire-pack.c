@@ -297,7 +297,11 @@ static int pack_off_cpu_key(struct packed *k, uint32_t key, Sysprofd__V1__Sample
 	m->exact_total = OFF_KEY_TOTAL(key);
 	if (r < 0 || m->exact_total)
 		return r;
-	return put_word(k, off_state_name(OFF_KEY_STATE(key)), &m->state);
+	m->idle = OFF_KEY_IDLE(key);
+	r = put_word(k, off_state_name(OFF_KEY_STATE(key)), &m->state);
+	if (r < 0 || OFF_KEY_WAIT(key) == WAIT_UNKNOWN)
+		return r;
+	return put_word(k, wait_kind_name(OFF_KEY_WAIT(key)), &m->wait);
 }
 
 static int pack_syscall_key(struct packed *k, uint32_t key, Sysprofd__V1__Sample *m)

@@ -240,7 +240,9 @@ static uint32_t unpack_key(struct unpacking *u, const Sysprofd__V1__Sample *m)
 	case PROFILE_OFF_CPU:
 		return OFF_KEY(find_word(words[m->cause], off_cause_name, 4, 0),
 			       m->exact_total ? 0 : find_state(words[m->state]),
-			       m->exact_total ? 1 : 0);
+			       m->exact_total ? 1 : 0) |
+		       OFF_WAIT_KEY(find_word(words[m->wait], wait_kind_name, WAIT_KIND_N, 0),
+				    m->idle ? 1 : 0);
 	case PROFILE_SYSCALLS:
 		if (m->errno_name && !u->words[m->errno_name])
 			u->words[m->errno_name] = find_errno(words[m->errno_name]) + 1;
@@ -260,7 +262,8 @@ static int unpack_samples(struct unpacking *u)
 	for (size_t i = 0; i < u->m->n_samples; i++) {
 		const Sysprofd__V1__Sample *m = u->m->samples[i];
 		const uint32_t words[] = { m->cause,	  m->state,	  m->syscall,
-					   m->errno_name, m->futex_class, m->outcome };
+					   m->errno_name, m->futex_class, m->outcome,
+					   m->wait };
 		uint64_t value = u->p->type == PROFILE_SYSCALLS ? 0 : m->value;
 		int r;
 

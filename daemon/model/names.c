@@ -103,6 +103,26 @@ const char *off_cause_name(unsigned cause)
 	return NAME_AT(names, cause) ?: "unknown";
 }
 
+const char *wait_kind_name(unsigned kind)
+{
+	static const char *const names[WAIT_KIND_N] = {
+		[WAIT_UNKNOWN] = "",
+		[WAIT_IO] = "io",
+		[WAIT_LOCK] = "lock",
+		[WAIT_SLEEP] = "sleep",
+		[WAIT_POLL] = "poll",
+		[WAIT_FUTEX] = "futex",
+		[WAIT_PAGE_FAULT] = "page-fault",
+		[WAIT_PIPE] = "pipe",
+		[WAIT_SOCKET] = "socket",
+		[WAIT_CHILD] = "child",
+		[WAIT_KERNEL_IDLE] = "kernel-idle",
+		[WAIT_OTHER] = "other",
+	};
+
+	return NAME_AT(names, kind) ?: "";
+}
+
 /* The letters of ps(1); bits from include/linux/sched.h, the same since 4.14. */
 const char *off_state_name(unsigned state)
 {

@@ -248,6 +248,7 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  *            key                              aux    count            value       max
  *  on-cpu    0                                0      samples          us          0
  *  off-cpu   OFF_KEY(cause, state, total)     0      events           us          0
+ *            | OFF_WAIT_KEY(kind, idle)
  *  syscalls  SYSCALL_KEY(abi, nr, errno)      0      calls            0           0
  *  futex     FUTEX_KEY(class, outcome)        lock   waits            us          longest us
  *
@@ -277,6 +278,9 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 	((uint32_t)(cause) | (uint32_t)(state) << 4 | (uint32_t)(total) << 31)
 #define OFF_KEY_CAUSE(k) ((k)&15)
 #define OFF_KEY_STATE(k) ((k) >> 4 & 0xffff) /* TASK_* bits */
+#define OFF_WAIT_KEY(kind, idle) ((uint32_t)(kind) << 20 | (uint32_t)(idle) << 25)
+#define OFF_KEY_WAIT(k) ((k) >> 20 & 31) /* enum wait_kind */
+#define OFF_KEY_IDLE(k) ((k) >> 25 & 1)
 #define OFF_STATE_UNKNOWN 0xffffU /* time that no sample tells about; its name is "" */
 #define OFF_KEY_TOTAL(k) ((k) >> 31)
 #define OFF_ASPECT(aspect) ((uint32_t)(aspect) << 28)
@@ -308,6 +312,24 @@ bool row_is_time(enum profile_type type, uint32_t key);
 enum aux_kind { AUX_NONE, AUX_LOCK, AUX_SERIES };
 /* What a row's aux names. */
 enum aux_kind row_aux(enum profile_type type, uint32_t key);
+
+/* What a blocked thread waited for. Values are stored. */
+enum wait_kind {
+	WAIT_UNKNOWN = 0, /* no stack, or kernel addresses are hidden and the call does not tell; or it was runnable */
+	WAIT_IO = 1, /* storage */
+	WAIT_LOCK = 2, /* of the kernel */
+	WAIT_SLEEP = 3, /* time, or a signal */
+	WAIT_POLL = 4, /* any of many things: epoll, poll, select, a terminal, events */
+	WAIT_FUTEX = 5,
+	WAIT_PAGE_FAULT = 6, /* its own memory, from storage */
+	WAIT_PIPE = 7,
+	WAIT_SOCKET = 8,
+	WAIT_CHILD = 9, /* wait4, vfork */
+	WAIT_KERNEL_IDLE = 10, /* a thread of the kernel, for work */
+	WAIT_OTHER = 11,
+	WAIT_KIND_N
+};
+const char *wait_kind_name(unsigned kind); /* "io", "page-fault", ...; "" for 0 and what is no kind */
 
 const char *off_cause_name(unsigned cause); /* "blocked", "run-queue", "preempted" */
 const char *off_state_name(unsigned state); /* "S", "D", "R", "I", "T", ... */

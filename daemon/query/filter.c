@@ -36,6 +36,8 @@ static const char *const key_names[FILTER_KEY_N] = {
 	[FILTER_ERRNO] = "errno",
 	[FILTER_LOCK] = "lock",
 	[FILTER_STATE] = "state",
+	[FILTER_WAIT] = "wait",
+	[FILTER_IDLE] = "idle",
 };
 
 /* Keys whose value is a label of the series as it is; unit is not one, since it has two spellings. */
@@ -168,7 +170,7 @@ int matcher_init(struct matcher *m, const struct selection *sel)
 		m->checks_series |= HAS(series_keys[i]);
 	m->checks_stack = HAS(FILTER_FUNCTION) || HAS(FILTER_BINARY);
 	m->checks_row = HAS(FILTER_CAUSE) || HAS(FILTER_SYSCALL) || HAS(FILTER_ERRNO);
-	m->checks_state = HAS(FILTER_STATE);
+	m->checks_state = HAS(FILTER_STATE) || HAS(FILTER_WAIT) || HAS(FILTER_IDLE);
 	m->checks_lock = HAS(FILTER_LOCK);
 #undef HAS
 	for (size_t i = m->first[FILTER_FUNCTION]; i < m->first[FILTER_FUNCTION + 1]; i++)
@@ -408,7 +410,10 @@ static bool state_accepted(const struct matcher *m, uint32_t key)
 	bool off_cpu = m->type == PROFILE_OFF_CPU;
 
 	return key_accepts(m, FILTER_STATE, off_cpu ? off_state_name(OFF_KEY_STATE(key)) : "",
-			   NULL);
+			   NULL) &&
+	       key_accepts(m, FILTER_WAIT, off_cpu ? wait_kind_name(OFF_KEY_WAIT(key)) : "",
+			   NULL) &&
+	       key_accepts(m, FILTER_IDLE, off_cpu && OFF_KEY_IDLE(key) ? "true" : "", NULL);
 }
 
 static uint8_t row_verdict(struct lens *l, uint32_t key)

@@ -173,6 +173,12 @@ static int group_of_key(struct grouping *gr, uint32_t key, uint32_t *ret)
 	case FACET_STATE:
 		k.b = (unsigned char)*off_state_name(OFF_KEY_STATE(key));
 		break;
+	case FACET_WAIT:
+		k.b = OFF_KEY_WAIT(key);
+		break;
+	case FACET_IDLE:
+		k.b = OFF_KEY_IDLE(key);
+		break;
 	case FACET_SYSCALL:
 		k.b = SYSCALL_KEY(SYSCALL_KEY_ABI(key), SYSCALL_KEY_NR(key), 0);
 		break;
@@ -412,6 +418,10 @@ static void key_name(const struct grouping *gr, uint32_t key, struct strbuf *nam
 		strbuf_puts(name, off_cause_name(OFF_KEY_CAUSE(key)));
 	else if (gr->facet.kind == FACET_STATE)
 		strbuf_puts(name, off_state_name(OFF_KEY_STATE(key)));
+	else if (gr->facet.kind == FACET_WAIT)
+		strbuf_puts(name, wait_kind_name(OFF_KEY_WAIT(key)));
+	else if (gr->facet.kind == FACET_IDLE)
+		strbuf_puts(name, OFF_KEY_IDLE(key) ? "true" : "");
 	else if (gr->facet.kind == FACET_SYSCALL)
 		strbuf_puts(name, syscall_text(key, buf, sizeof(buf)));
 	else if (gr->facet.kind == FACET_ERRNO && SYSCALL_KEY_ERRNO(key))
@@ -463,6 +473,8 @@ static void write_name(const struct grouping *gr, const struct group *g, struct 
 		return;
 	case FACET_CAUSE:
 	case FACET_STATE:
+	case FACET_WAIT:
+	case FACET_IDLE:
 	case FACET_SYSCALL:
 	case FACET_ERRNO:
 		key_name(gr, g->id, name);

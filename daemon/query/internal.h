@@ -76,7 +76,7 @@ bool lens_series(struct lens *l, uint32_t series);
 bool lens_sees(const struct lens *l, uint32_t series);
 bool lens_stack(struct lens *l, uint32_t stack);
 bool lens_row(struct lens *l, uint32_t key); /* cause, syscall, errno */
-bool lens_state(struct lens *l, uint32_t key);
+bool lens_state(struct lens *l, uint32_t key); /* state, wait, idle */
 bool lens_lock(struct lens *l, uint32_t lock);
 
 /* The name of a frame as people read it; buf is used when it must be made. */
@@ -196,6 +196,8 @@ enum facet_kind {
 	FACET_UID, /* of series */
 	FACET_CAUSE,
 	FACET_STATE,
+	FACET_WAIT,
+	FACET_IDLE,
 	FACET_SYSCALL,
 	FACET_ERRNO, /* of keys */
 	FACET_LOCK,

@@ -24,6 +24,8 @@ struct facet facet_of_key(enum filter_key key)
 		[FILTER_ERRNO] = { FACET_ERRNO },
 		[FILTER_LOCK] = { FACET_LOCK },
 		[FILTER_STATE] = { FACET_STATE },
+		[FILTER_WAIT] = { FACET_WAIT },
+		[FILTER_IDLE] = { FACET_IDLE },
 	};
 
 	return facets[key];
@@ -40,6 +42,8 @@ static bool has_key(enum profile_type type, enum filter_key key)
 		return type != PROFILE_SYSCALLS;
 	case FILTER_CAUSE:
 	case FILTER_STATE:
+	case FILTER_WAIT:
+	case FILTER_IDLE:
 		return type == PROFILE_OFF_CPU;
 	case FILTER_SYSCALL:
 	case FILTER_ERRNO:
@@ -207,7 +211,9 @@ static uint64_t keys_of_row(const struct profile *p, size_t row)
 		keys |= d->frames[d->stacks[i].frame].binary ? bit(FILTER_BINARY) : 0;
 	if (p->type == PROFILE_OFF_CPU)
 		keys |= bit(FILTER_CAUSE) |
-			(*off_state_name(OFF_KEY_STATE(c->key[row])) ? bit(FILTER_STATE) : 0);
+			(*off_state_name(OFF_KEY_STATE(c->key[row])) ? bit(FILTER_STATE) : 0) |
+			(OFF_KEY_WAIT(c->key[row]) ? bit(FILTER_WAIT) : 0) |
+			(OFF_KEY_IDLE(c->key[row]) ? bit(FILTER_IDLE) : 0);
 	if (p->type == PROFILE_SYSCALLS)
 		keys |= bit(FILTER_SYSCALL) | (c->key[row] & 0xfff ? bit(FILTER_ERRNO) : 0);
 	if (c->aux[row])

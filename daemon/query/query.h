@@ -28,6 +28,8 @@ enum filter_key {
 	FILTER_ERRNO,
 	FILTER_LOCK,
 	FILTER_STATE,
+	FILTER_WAIT,
+	FILTER_IDLE,
 	FILTER_KEY_N
 };
 const char *filter_key_name(enum filter_key key);

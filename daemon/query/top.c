@@ -82,6 +82,8 @@ struct projection facet_projection(struct facet f)
 		return (struct projection){ .stack = PROJECT_ALL };
 	case FACET_CAUSE:
 	case FACET_STATE:
+	case FACET_WAIT:
+	case FACET_IDLE:
 	case FACET_SYSCALL:
 	case FACET_ERRNO:
 		return (struct projection){ .key = PROJECT_ALL };

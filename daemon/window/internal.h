@@ -2,6 +2,7 @@
 /* What the files of window/ share. */
 #pragma once
 
+#include "window/waits.h"
 #include "window/window.h"
 
 /* ids per slice: (tgid, tid, start) -> series, stack id -> dict stack, so that each is resolved once. */
@@ -43,6 +44,8 @@ struct window {
 	struct memo records; /* stack id -> index in the slice's stacks */
 	uint32_t *ends; /* by that index: the quality's row of the binary in which the walk ended */
 	size_t cap_ends;
+	struct wait_place *places; /* by that index: what is waited for there; its kind is WAIT_UNKNOWN until asked */
+	size_t cap_places;
 };
 
 /* resolve.c: ids in the open bucket's dict, or -errno. Limits fold into [other]; *ret_folded says so. */
@@ -50,5 +53,7 @@ int64_t resolve_series(struct window *w, uint32_t tgid, uint32_t tid, uint64_t s
 		       uint64_t mono_ns, bool *ret_folded);
 int64_t resolve_stack(struct window *w, const struct slice *s, const struct slice_stack *st,
 		      bool *ret_folded);
+struct wait_place resolve_wait(struct window *w, const struct slice *s,
+			       const struct slice_stack *st, uint32_t task_state);
 int64_t resolve_lock(struct window *w, uint32_t tgid, uint64_t start, uint64_t address,
 		     bool shared);

@@ -311,6 +311,24 @@ int64_t resolve_stack(struct window *w, const struct slice *s, const struct slic
 	return r < 0 ? r : id;
 }
 
+#define WAIT_FUNCTIONS 64
+
+/* Names are known here and nowhere else: frames of the bucket do not say which of them are the scheduler's. */
+struct wait_place resolve_wait(struct window *w, const struct slice *s,
+			       const struct slice_stack *st, uint32_t task_state)
+{
+	const uint64_t *ips = s->ips + st->first_ip;
+	const char *functions[WAIT_FUNCTIONS];
+	struct kernel_symbol sym;
+	size_t n = 0;
+
+	for (size_t i = schedule_depth(w, ips, st->nr_kernel);
+	     i < st->nr_kernel && n < WAIT_FUNCTIONS; i++)
+		if (w->kallsyms && kallsyms_find(w->kallsyms, ips[i] - (i > 0), &sym))
+			functions[n++] = sym.name;
+	return wait_classify(functions, n, st->call, task_state);
+}
+
 /* ---- locks ----------------------------------------------------------------------------------- */
 
 int64_t resolve_lock(struct window *w, uint32_t tgid, uint64_t start, uint64_t address, bool shared)

@@ -71,6 +71,7 @@ struct window *window_free(struct window *w)
 	memo_done(&w->stacks);
 	memo_done(&w->records);
 	free(w->ends);
+	free(w->places);
 	free(w);
 	return NULL;
 }
@@ -107,6 +108,10 @@ static void begin_slice(struct adding *a)
 		a->error = -ENOMEM;
 	else if (a->s->n_stacks)
 		memset(w->ends, 0, a->s->n_stacks * sizeof(*w->ends));
+	if (ARRAY_GROW(w->places, w->cap_places, a->s->n_stacks) < 0)
+		a->error = -ENOMEM;
+	else if (a->s->n_stacks)
+		memset(w->places, 0, a->s->n_stacks * sizeof(*w->places));
 	for (size_t i = 0; i < a->s->n_stacks; i++) {
 		int r;
 
@@ -220,6 +225,27 @@ static void add_on_cpu(struct adding *a)
 	}
 }
 
+/* What a blocked thread waited for, as bits of its key. */
+static uint32_t wait_key(struct adding *a, const struct slice_off_cpu *c)
+{
+	struct window *w = a->w;
+	uint32_t *record = c->key.stack ? memo_find(&w->records, c->key.stack, 0) : NULL;
+	struct wait_place place;
+
+	if (c->key.cause != OFF_BLOCKED)
+		return 0;
+	if (!record || *record >= w->cap_places) {
+		place = wait_classify(NULL, 0, CALL_NONE, c->key.task_state);
+	} else {
+		if (w->places[*record].kind == WAIT_UNKNOWN)
+			w->places[*record] = resolve_wait(w, a->s, &a->s->stacks[*record],
+							  c->key.task_state);
+		place = w->places[*record];
+	}
+	return OFF_WAIT_KEY(place.kind,
+			    wait_is_idle(place, c->value.ns, c->value.events_q8));
+}
+
 static void add_off_cpu(struct adding *a)
 {
 	for (size_t i = 0; i < a->s->n_off_cpu; i++) {
@@ -231,7 +257,8 @@ static void add_off_cpu(struct adding *a)
 				.tgid = c->key.tgid,
 				.tid = c->key.tid,
 				.start = c->key.start,
-				.key = OFF_KEY(c->key.cause, c->key.task_state & 0xffff, 0),
+				.key = OFF_KEY(c->key.cause, c->key.task_state & 0xffff, 0) |
+				       wait_key(a, c),
 				.samples = c->value.samples,
 				.count = (c->value.events_q8 + 128) / 256,
 				.value = c->value.ns,
