@@ -246,9 +246,9 @@ static __always_inline u32 call_of_regs(const u64 *regs)
 		return CALL_NONE;
 	if (REGS_CALL_ARG3(regs))
 		op |= CALL_FUTEX_TIMED;
-	return SYSCALL_KEY(compat  ? SYSCALL_ABI_COMPAT
-			   : x32   ? SYSCALL_ABI_X32
-				   : SYSCALL_ABI_NATIVE,
+	return SYSCALL_KEY(compat ? SYSCALL_ABI_COMPAT
+			   : x32  ? SYSCALL_ABI_X32
+				  : SYSCALL_ABI_NATIVE,
 			   nr, op);
 }
 

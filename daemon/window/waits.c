@@ -14,7 +14,8 @@
 #define MAY_IDLE_NS (100 * NSEC_PER_MSEC)
 #define MAY_POOL_NS (500 * NSEC_PER_MSEC)
 #define TASK_NOLOAD 0x400U /* an idle thread of the kernel, by its own word */
-#define IDLE_DEPTH 2 /* functions between kthread() and the scheduler of a thread that waits for work */
+#define IDLE_DEPTH \
+	2 /* functions between kthread() and the scheduler of a thread that waits for work */
 #define BASE_NAME_MAX 64
 #define FUTEX_CMD_MASK 0x7fU
 #define FUTEX_CMD_WAIT_BITSET 9
@@ -24,19 +25,58 @@ struct wait_name {
 	struct wait_place place;
 };
 
-#define IO { WAIT_IO, WAIT_WORKS }
-#define LOCK { WAIT_LOCK, WAIT_WORKS }
-#define SLEEP { WAIT_SLEEP, WAIT_IDLES }
-#define SIGNAL { WAIT_SLEEP, WAIT_MAY_IDLE }
-#define POLL { WAIT_POLL, WAIT_MAY_IDLE }
-#define FUTEX { WAIT_FUTEX, WAIT_WORKS }
-#define FAULT { WAIT_PAGE_FAULT, WAIT_WORKS }
-#define PIPE { WAIT_PIPE, WAIT_WORKS }
-#define SOCKET { WAIT_SOCKET, WAIT_WORKS }
-#define ACCEPT { WAIT_SOCKET, WAIT_MAY_IDLE }
-#define CHILD { WAIT_CHILD, WAIT_WORKS }
-#define OTHER { WAIT_OTHER, WAIT_WORKS }
-#define HALTED { WAIT_OTHER, WAIT_IDLES }
+#define IO                          \
+	{                           \
+		WAIT_IO, WAIT_WORKS \
+	}
+#define LOCK                          \
+	{                             \
+		WAIT_LOCK, WAIT_WORKS \
+	}
+#define SLEEP                          \
+	{                              \
+		WAIT_SLEEP, WAIT_IDLES \
+	}
+#define SIGNAL                            \
+	{                                 \
+		WAIT_SLEEP, WAIT_MAY_IDLE \
+	}
+#define POLL                             \
+	{                                \
+		WAIT_POLL, WAIT_MAY_IDLE \
+	}
+#define FUTEX                          \
+	{                              \
+		WAIT_FUTEX, WAIT_WORKS \
+	}
+#define FAULT                               \
+	{                                   \
+		WAIT_PAGE_FAULT, WAIT_WORKS \
+	}
+#define PIPE                          \
+	{                             \
+		WAIT_PIPE, WAIT_WORKS \
+	}
+#define SOCKET                          \
+	{                               \
+		WAIT_SOCKET, WAIT_WORKS \
+	}
+#define ACCEPT                             \
+	{                                  \
+		WAIT_SOCKET, WAIT_MAY_IDLE \
+	}
+#define CHILD                          \
+	{                              \
+		WAIT_CHILD, WAIT_WORKS \
+	}
+#define OTHER                          \
+	{                              \
+		WAIT_OTHER, WAIT_WORKS \
+	}
+#define HALTED                         \
+	{                              \
+		WAIT_OTHER, WAIT_IDLES \
+	}
 
 /* In the order of strcmp(). Comments name the kernel's file, and the release that renamed a function. */
 static const struct wait_name functions_known[] = {
@@ -290,8 +330,7 @@ static int name_compare(const void *key, const void *element)
 	return strcmp(key, ((const struct wait_name *)element)->name);
 }
 
-#define FIND(table, name) \
-	bsearch(name, table, ARRAY_SIZE(table), sizeof((table)[0]), name_compare)
+#define FIND(table, name) bsearch(name, table, ARRAY_SIZE(table), sizeof((table)[0]), name_compare)
 
 /* Without what a compiler adds: .isra.0, .constprop.0, .part.0, .cold, .llvm.123. */
 static const char *base_name(const char *function, char buf[static BASE_NAME_MAX])

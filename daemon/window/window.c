@@ -242,8 +242,7 @@ static uint32_t wait_key(struct adding *a, const struct slice_off_cpu *c)
 							  c->key.task_state);
 		place = w->places[*record];
 	}
-	return OFF_WAIT_KEY(place.kind,
-			    wait_is_idle(place, c->value.ns, c->value.events_q8));
+	return OFF_WAIT_KEY(place.kind, wait_is_idle(place, c->value.ns, c->value.events_q8));
 }
 
 static void add_off_cpu(struct adding *a)

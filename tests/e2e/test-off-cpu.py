@@ -85,6 +85,31 @@ def test_two_spinners_on_one_cpu_are_preempted(t):
     assert causes.get("blocked", {"total": 0})["total"] < 0.3e9, causes
 
 
+KINDS = ("sleep", "poll", "pipe", "socket", "futex", "child", "io", "page-fault")
+
+
+def test_kinds_of_waits(t):
+    d = t.daemon(FAST)
+    truth = t.run(workload("kinds"), 3, t.directory)
+    d.settle()
+    for kind in KINDS:
+        # A disk that waits for nothing, or a kernel without userfaultfd.
+        if truth[kind + "_ns"] < 0.2e9:
+            print(f"# {kind}: {truth[kind + '_ns']} ns")
+            continue
+        args = ["--type", "off-cpu", "--by", "cause", "--filter", f"pid={truth['pid']}", "--filter", f"thread={kind}"]
+        blocked = rows_by_name(d.top(*args))["blocked"]["total"]
+        # Where fsync waits for another's fsync, that is a lock.
+        kinds = [kind] if kind != "io" else [kind, "lock"]
+        told = d.top(*args, *sum((["--filter", f"wait={k}"] for k in kinds), []))["total"]
+        assert told > 0.8 * blocked, (kind, told, blocked)
+        idle = d.top(*args, "--filter", "idle=true")["total"]
+        if kind in ("sleep", "poll"):
+            assert idle > 0.8 * blocked, (kind, idle, blocked)
+        else:
+            assert idle < 0.1 * blocked, (kind, idle, blocked)
+
+
 def test_nothing_absurd(t):
     d = t.daemon(FAST)
     t.run(workload("sleeps"))
