@@ -7,8 +7,10 @@
 
 const volatile bool futex_enabled = false;
 
-#define CALL_FUTEX_WAITV 449 /* these three have one number everywhere */
+#define CALL_FUTEX_WAITV 449 /* these have one number everywhere */
+#define CALL_FUTEX_WAKE 454
 #define CALL_FUTEX_WAIT 455
+#define CALL_FUTEX_REQUEUE 456
 #define CALL_CLONE3 435
 
 #define HAVE_CURRENT_BTF /* 5.11: the current task as a trusted pointer */ \
@@ -46,6 +48,12 @@ static __always_inline struct pt_regs *current_regs(struct task_struct *task)
 				  bpf_core_type_size(struct pt_regs));
 }
 
+/* futex_wake, futex_wait, futex_requeue (6.7) */
+static __always_inline bool nr_is_futex2(int nr)
+{
+	return (u32)(nr - CALL_FUTEX_WAKE) <= CALL_FUTEX_REQUEUE - CALL_FUTEX_WAKE;
+}
+
 #if defined(__TARGET_ARCH_x86)
 
 #define TS_COMPAT 2U
@@ -70,6 +78,13 @@ static __always_inline void call_args_of(struct task_struct *task, bool compat,
 {
 	struct pt_regs *r = current_regs(task);
 
+	if (HAVE_TASK_REGS) {
+		ret->arg[0] = compat ? r->bx : r->di;
+		ret->arg[1] = compat ? r->cx : r->si;
+		ret->arg[2] = r->dx;
+		ret->arg[3] = compat ? r->si : r->r10;
+		return;
+	}
 	ret->arg[0] = compat ? BPF_CORE_READ(r, bx) : BPF_CORE_READ(r, di);
 	ret->arg[1] = compat ? BPF_CORE_READ(r, cx) : BPF_CORE_READ(r, si);
 	ret->arg[2] = BPF_CORE_READ(r, dx);
@@ -102,6 +117,15 @@ static __always_inline bool nr_is_futex_wait(int nr, bool compat)
 		return nr == 240 || nr == 422 || nr == CALL_FUTEX_WAITV || nr == CALL_FUTEX_WAIT;
 	nr &= ~X32_BIT;
 	return nr == 202 || nr == CALL_FUTEX_WAITV || nr == CALL_FUTEX_WAIT;
+}
+
+/* Those, and the calls that wake. */
+static __always_inline bool nr_is_futex(int nr, bool compat)
+{
+	if (compat)
+		return nr == 240 || nr == 422 || nr == CALL_FUTEX_WAITV || nr_is_futex2(nr);
+	nr &= ~X32_BIT;
+	return nr == 202 || nr == CALL_FUTEX_WAITV || nr_is_futex2(nr);
 }
 
 /* restart_syscall, which goes on with a wait after a stop. */
@@ -161,6 +185,13 @@ static __always_inline void call_args_of(struct task_struct *task, bool compat,
 {
 	struct pt_regs *r = current_regs(task);
 
+	if (HAVE_TASK_REGS) {
+		ret->arg[0] = r->orig_x0;
+		ret->arg[1] = r->regs[1];
+		ret->arg[2] = r->regs[2];
+		ret->arg[3] = r->regs[3];
+		return;
+	}
 	ret->arg[0] = BPF_CORE_READ(r, orig_x0);
 	ret->arg[1] = BPF_CORE_READ(r, regs[1]);
 	ret->arg[2] = BPF_CORE_READ(r, regs[2]);
@@ -190,6 +221,13 @@ static __always_inline bool nr_is_futex_wait(int nr, bool compat)
 	if (compat && (nr == 240 || nr == 422))
 		return true;
 	return (!compat && nr == 98) || nr == CALL_FUTEX_WAITV || nr == CALL_FUTEX_WAIT;
+}
+
+static __always_inline bool nr_is_futex(int nr, bool compat)
+{
+	if (compat && (nr == 240 || nr == 422))
+		return true;
+	return (!compat && nr == 98) || nr == CALL_FUTEX_WAITV || nr_is_futex2(nr);
 }
 
 static __always_inline bool nr_is_restart(int nr, bool compat)

@@ -7,17 +7,22 @@
  * sleeping (EAGAIN: the word had changed) left nothing there and is not a wait. The stack is that of the
  * caller: in the kernel there is only the return path.
  *
+ * Calls that wake count in the slot of the lock (lock.bpf.h), and some of those that woke somebody with their stack.
+ *
  * A wait with a timeout that is broken off by a stop, or anything else that runs no handler, goes on in
  * restart_syscall with the registers of the first call, and is one wait.
  */
 #pragma once
 
-#define FUTEX_CMD(op) \
-	((op) & ~(128U | 256U)) /* without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME */
-#define FUTEX_OP_LOCK_PI 6
+#define FUTEX_OP_WAIT 0
+#define FUTEX_OP_WAKE 1
+#define FUTEX_OP_REQUEUE 3
+#define FUTEX_OP_CMP_REQUEUE 4
+#define FUTEX_OP_WAKE_OP 5
+#define FUTEX_OP_UNLOCK_PI 7
+#define FUTEX_OP_WAKE_BITSET 10
 #define FUTEX_OP_WAIT_REQUEUE_PI 11
-#define FUTEX_OP_LOCK_PI2 13
-#define FUTEX_OP_PRIVATE 128U /* FUTEX2_PRIVATE has the same value */
+#define FUTEX_OP_CMP_REQUEUE_PI 12
 
 #define ERR_INTR 4
 #define ERR_AGAIN 11
@@ -73,39 +78,60 @@ static __always_inline void futex_describe(struct futex_key *key, const struct c
 	key->flags = op & FUTEX_OP_PRIVATE ? 0 : FUTEX_SHARED;
 }
 
+static __always_inline u32 futex_bin(u64 ns)
+{
+	u32 log = 0;
+
+	WALK_UNROLL
+	for (u32 step = 32; step; step /= 2)
+		if (ns >> step) {
+			ns >>= step;
+			log += step;
+		}
+	log = log > FUTEX_BIN_LOG2(0) ? log - FUTEX_BIN_LOG2(0) : 0;
+	return log < FUTEX_BINS ? log : FUTEX_BINS - 1;
+}
+
+/* All zero, to create entries from. */
+static const struct futex_value futex_value_zero;
+
 /* One writer per key: the thread itself. */
 static __always_inline int futex_add(void *map, struct futex_key *key, u64 ns)
 {
-	struct futex_value first = { .waits = 1, .ns = ns, .max_ns = ns };
 	struct futex_value *v = bpf_map_lookup_elem(map, key);
+	int r;
 
-	if (!v)
-		return bpf_map_update_elem(map, key, &first, BPF_ANY);
+	if (!v) {
+		r = bpf_map_update_elem(map, key, &futex_value_zero, BPF_ANY);
+		if (r)
+			return r;
+		v = bpf_map_lookup_elem(map, key);
+		if (!v)
+			return -1;
+	}
 	v->waits++;
 	v->ns += ns;
 	if (v->max_ns < ns)
 		v->max_ns = ns;
+	v->bins[futex_bin(ns)]++;
 	return 0;
 }
 
-static __always_inline u64 futex_stack(u32 w, struct account *a, struct task_struct *task,
-				       const struct futex_key *key, u64 ns)
+/* The stack of the current thread, which has made a futex call; that it was allowed is the caller's business. */
+static __always_inline u64 futex_walk(u32 w, struct account *a, struct task_struct *task, u32 tgid,
+				      u64 start)
 {
 	struct scratch *s;
 	int slot;
 	u64 id;
 
-	if (!walk_granted_by_length(SOURCE_FUTEX, bpf_ktime_get_ns(), ns, key->tid)) {
-		a->lost[LOSS_SHED]++;
-		return STACK_ID_NONE;
-	}
 	slot = scratch_claim();
 	s = slot >= 0 ? scratch_at(slot) : NULL;
 	if (!s) {
 		a->lost[LOSS_SCRATCH_BUSY]++;
 		return STACK_ID_NONE;
 	}
-	stack_begin(s, w, SOURCE_FUTEX, key->tgid, key->start);
+	stack_begin(s, w, SOURCE_FUTEX, tgid, start);
 	stack_user_regs_of_current(s, task);
 	id = stack_send(s, slot, a);
 	scratch_release(s);
@@ -140,9 +166,10 @@ static __always_inline u64 futex_word_of_restart(struct task_struct *task)
 	return (u64)BPF_CORE_READ(task, restart_block.futex.uaddr);
 }
 
-/* A futex call of the current thread returns, or restart_syscall does. */
-static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,
-					  int nr, long ret)
+/* A futex call of the current thread that waits returns, or restart_syscall does. */
+static __always_inline void futex_wait_returns(u32 w, struct task_struct *task,
+					       const struct caller *who,
+					       const struct call_args *args, int nr, long ret)
 {
 	struct task_state *t = task_state_of(task, who->tid, false);
 	struct futex_key key = {
@@ -152,7 +179,6 @@ static __always_inline void futex_returns(u32 w, struct task_struct *task, const
 		.outcome = futex_outcome_of(ret),
 	};
 	bool restart = nr_is_restart(nr, who->compat), goes_on;
-	struct call_args args;
 	struct account *a;
 	u64 ns;
 	int r;
@@ -168,6 +194,7 @@ static __always_inline void futex_returns(u32 w, struct task_struct *task, const
 		t->restart_word = futex_word_of_restart(task);
 		return;
 	}
+	lock_leave(t);
 	ns = t->futex_ns;
 	t->restart_word = 0;
 	t->futex_ns = 0;
@@ -176,12 +203,188 @@ static __always_inline void futex_returns(u32 w, struct task_struct *task, const
 	if (!a)
 		return;
 	a->seen++;
-	call_args_of(task, who->compat, &args);
-	futex_describe(&key, &args, nr);
-	key.stack = futex_stack(w, a, task, &key, ns);
+	futex_describe(&key, args, nr);
+	key.stack = STACK_ID_NONE;
+	if (walk_granted_by_length(SOURCE_FUTEX, bpf_ktime_get_ns(), ns, key.tid))
+		key.stack = futex_walk(w, a, task, key.tgid, key.start);
+	else
+		a->lost[LOSS_SHED]++;
 	r = w & 1 ? futex_add(&futex_b, &key, ns) : futex_add(&futex_a, &key, ns);
 	if (r)
 		account_refused(a, r);
 	else
 		a->stored++;
+}
+
+/* ---- calls that wake --------------------------------------------------------------------------------- */
+
+/* The class of a call that wakes, or 0. */
+static __always_inline u32 futex_wake_class(const struct call_args *args, int nr)
+{
+	if (nr == CALL_FUTEX_WAKE)
+		return FUTEX_CLASS_WAKE;
+	if (nr == CALL_FUTEX_REQUEUE)
+		return FUTEX_CLASS_REQUEUE;
+	if (nr == CALL_FUTEX_WAIT || nr == CALL_FUTEX_WAITV)
+		return 0;
+	switch (FUTEX_CMD((u32)args->arg[1])) {
+	case FUTEX_OP_WAKE:
+	case FUTEX_OP_WAKE_BITSET:
+		return FUTEX_CLASS_WAKE;
+	case FUTEX_OP_REQUEUE:
+	case FUTEX_OP_CMP_REQUEUE:
+		return FUTEX_CLASS_REQUEUE;
+	case FUTEX_OP_WAKE_OP:
+		return FUTEX_CLASS_WAKE_OP;
+	case FUTEX_OP_UNLOCK_PI:
+		return FUTEX_CLASS_UNLOCK_PI;
+	case FUTEX_OP_CMP_REQUEUE_PI:
+		return FUTEX_CLASS_CMP_REQUEUE_PI;
+	}
+	return 0;
+}
+
+struct wake {
+	u64 address;
+	u32 class;
+	u32 flags;
+	u32 woken;
+};
+
+/* What the call did. futex_requeue has its words and flags in memory. */
+static __always_inline void futex_wake_describe(struct wake *k, const struct call_args *args,
+						int nr, long ret)
+{
+	u32 op = args->arg[1], most = args->arg[2];
+	struct futex_waiter first = {};
+
+	k->address = args->arg[0];
+	if (nr == CALL_FUTEX_WAKE)
+		op = args->arg[3];
+	if (nr == CALL_FUTEX_REQUEUE) {
+		bpf_probe_read_user(&first, sizeof(first), (void *)args->arg[0]);
+		k->address = first.uaddr;
+		op = first.flags;
+	}
+	k->flags = op & FUTEX_OP_PRIVATE ? 0 : FUTEX_SHARED;
+	k->woken = ret;
+	if (k->class == FUTEX_CLASS_UNLOCK_PI)
+		k->woken = 1; /* it is called when somebody waits, who then has the lock */
+	/* These tell of those that they moved as well. */
+	if ((k->class == FUTEX_CLASS_REQUEUE || k->class == FUTEX_CLASS_CMP_REQUEUE_PI) &&
+	    k->woken > most)
+		k->woken = most;
+}
+
+static __always_inline void wake_count(struct lock_window *v, const struct wake *k)
+{
+	v->wake_class = k->class;
+	if (!k->woken) {
+		__sync_fetch_and_add(&v->idle_wakes, 1);
+		return;
+	}
+	__sync_fetch_and_add(&v->wakes, 1);
+	__sync_fetch_and_add(&v->woken, k->woken);
+}
+
+/* What the thread did from the moment when somebody saw it hold the lock until now, when it lets somebody in. */
+static __always_inline void holder_lets_go(u32 w, struct task_state *t, struct lock_key *key,
+					   u64 now)
+{
+	u64 blocked = t->off_ns - t->held_off_ns;
+	u64 preempted = t->preempted_ns - t->held_preempted_ns;
+	u64 all = now > t->held_since ? now - t->held_since : 0;
+
+	/* The mark was set while the thread may have been in a switch. */
+	if (blocked > all)
+		blocked = all;
+	if (preempted > all - blocked)
+		preempted = all - blocked;
+	key->aspect = LOCK_HELD;
+	key->state = HOLDER_RUNNING;
+	lock_count(w, key, 1, all - blocked - preempted);
+	if (preempted) {
+		key->state = HOLDER_RUNNABLE;
+		lock_count(w, key, 1, preempted);
+	}
+	if (!blocked)
+		return;
+	key->state = HOLDER_BLOCKED;
+	if (t->held_stack_ns && t->held_stack && t->held_stack_window == w)
+		key->stack = t->held_stack;
+	lock_count(w, key, 1, blocked);
+}
+
+/* The lock for which the thread is marked as its holder is the one that it wakes somebody of now. */
+static __always_inline struct lock_slot *held_slot(const struct task_state *t, const struct wake *k,
+						   const struct caller *who)
+{
+	struct lock_slot *s = t && t->held_slot ? lock_slot_at(t->held_slot - 1) : NULL;
+
+	if (!s)
+		return NULL;
+	if (s->address == k->address && s->tgid == who->tgid)
+		return s;
+	/* Each process may have it elsewhere, but not elsewhere in its page. */
+	if (s->flags & k->flags & FUTEX_SHARED && !((s->address ^ k->address) & 0xfff))
+		return s;
+	return NULL;
+}
+
+static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
+					       const struct caller *who,
+					       const struct call_args *args, u32 class, int nr,
+					       long ret)
+{
+	struct lock_key key = { .tgid = who->tgid, .tid = who->tid, .start = who->start };
+	struct wake k = { .class = class };
+	struct lock_slot *s, *held;
+	struct task_state *t;
+	struct account *a;
+	u64 now;
+	u32 slot;
+
+	if (who->compat)
+		ret = (s32)ret;
+	if (ret < 0)
+		return;
+	futex_wake_describe(&k, args, nr, ret);
+	slot = lock_slot_of(w, who->tgid, who->start, k.address, k.flags);
+	s = slot ? lock_slot_at(slot - 1) : NULL;
+	if (!s)
+		return;
+	wake_count(&s->window[w & 1], &k);
+	a = account_of(w, SOURCE_FUTEX);
+	if (!k.woken || !a)
+		return;
+	t = task_state_of(task, who->tid, false);
+	held = held_slot(t, &k, who);
+	now = bpf_ktime_get_ns();
+	if (!held && !ration_granted(RATION_WAKES, WAKES_PER_SECOND, now))
+		return;
+	key.stack = futex_walk(w, a, task, key.tgid, key.start);
+	key.futex_class = class;
+	key.aspect = LOCK_WAKE;
+	lock_key_of(&key, s);
+	lock_count(w, &key, 1, k.woken);
+	if (!held || !t)
+		return;
+	lock_key_of(&key, held);
+	holder_lets_go(w, t, &key, now);
+	t->held_slot = 0;
+}
+
+static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,
+					  int nr, long ret)
+{
+	struct call_args args;
+	u32 class = 0;
+
+	call_args_of(task, who->compat, &args);
+	if (!nr_is_restart(nr, who->compat))
+		class = futex_wake_class(&args, nr);
+	if (class)
+		futex_wake_returns(w, task, who, &args, class, nr, ret);
+	else
+		futex_wait_returns(w, task, who, &args, nr, ret);
 }

@@ -111,6 +111,10 @@ struct restart_block {
 	} futex;
 };
 
+struct pid {
+	unsigned int level; /* of the innermost namespace; the host's is 0 */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -127,6 +131,7 @@ struct task_struct {
 	unsigned long nivcsw;
 	__u64 start_boottime;
 	struct task_struct *group_leader;
+	struct pid *thread_pid;
 	struct restart_block restart_block;
 	struct signal_struct *signal;
 	struct sighand_struct *sighand;

@@ -45,6 +45,8 @@ COUNT_MAP(syscalls_a, struct syscall_key, u64);
 COUNT_MAP(syscalls_b, struct syscall_key, u64);
 COUNT_MAP(futex_a, struct futex_key, struct futex_value);
 COUNT_MAP(futex_b, struct futex_key, struct futex_value);
+COUNT_MAP(locks_a, struct lock_key, struct lock_value);
+COUNT_MAP(locks_b, struct lock_key, struct lock_value);
 
 /* ---- records: stacks that are new in this window, last totals of threads ------------------------- */
 

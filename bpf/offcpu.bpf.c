@@ -44,6 +44,9 @@ volatile u64 threshold_ns = 0;
 
 /* ---- walks are rationed --------------------------------------------------------------------------- */
 
+/* A ration each: the sources', and of futex calls two more. */
+enum ration { RATION_LOOKS = SOURCE_N, RATION_WAKES, RATION_N };
+
 struct walk_ration {
 	u64 second;
 	u32 walks;
@@ -54,7 +57,7 @@ struct walk_ration {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SOURCE_N);
+	__uint(max_entries, RATION_N);
 	__type(key, u32);
 	__type(value, struct walk_ration);
 } walk_rations SEC(".maps");
@@ -79,15 +82,20 @@ static __always_inline struct walk_ration *walk_ration_of(u32 source, u64 now)
 	return r;
 }
 
-/* Whether this CPU may walk another stack in this second. */
-static __always_inline bool walk_granted(u32 source, u64 now)
+static __always_inline bool ration_granted(u32 source, u32 per_second, u64 now)
 {
 	struct walk_ration *r = walk_ration_of(source, now);
 
-	if (!r || r->walks >= walks_per_second)
+	if (!r || r->walks >= per_second)
 		return false;
 	r->walks++;
 	return true;
+}
+
+/* Whether this CPU may walk another stack in this second. */
+static __always_inline bool walk_granted(u32 source, u64 now)
+{
+	return ration_granted(source, walks_per_second, now);
 }
 
 /* ---- drawing and weighing -------------------------------------------------------------------------- */
@@ -133,6 +141,15 @@ static __always_inline bool walk_granted_by_length(u32 source, u64 now, u64 d, u
 	r->walks++;
 	return true;
 }
+
+static __always_inline u32 run_state(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return ((struct task_struct___state *)task)->state;
+}
+
+#include "lock.bpf.h"
 
 /* ---- a wait that is kept -------------------------------------------------------------------------- */
 
@@ -270,6 +287,7 @@ static __always_inline void resume(void *ctx, struct resume_note *n)
 	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.task_state = n->task_state;
 	key.stack = resume_stack(ctx, w, a, task, &key, n->in_call);
+	holder_resumed(w, key.stack, n->d);
 	wait_store(w, a, &key, n, BPF_CORE_READ(task, sched_info.run_delay));
 out:
 	n->tid = 0;
@@ -389,13 +407,6 @@ store:
 
 /* ---- the state of a thread -------------------------------------------------------------------------- */
 
-static __always_inline u32 run_state(struct task_struct *task)
-{
-	if (bpf_core_field_exists(task->__state))
-		return task->__state;
-	return ((struct task_struct___state *)task)->state;
-}
-
 /* Brackets around changes to a state that the iterator may be reading. */
 static __always_inline void state_change(struct task_state *t)
 {
@@ -501,6 +512,7 @@ static __always_inline void note_fill(struct resume_note *n, struct task_struct 
 /* The futex wait that was broken off will not go on: a handler came first after all. */
 static __always_inline void futex_give_up(struct task_state *t)
 {
+	lock_leave(t);
 	t->restart_word = 0;
 	t->futex_ns = 0;
 	t->futex_n = 0;
@@ -565,6 +577,7 @@ static __always_inline void thread_end(struct task_struct *task, u64 now)
 	if (t->stamp)
 		wait_unseen(task, t, now);
 	totals_of(task, t, &r);
+	lock_leave(t);
 	t->ended = 1;
 	if (resume_hook == RESUME_SPLIT && t->split) {
 		bpf_map_delete_elem(&split_waits, &r.tid);
@@ -614,7 +627,9 @@ static __always_inline void wait_begins(struct task_struct *task, struct task_st
 	t->stamp = now;
 }
 
-static __always_inline void switch_out(struct task_struct *task, bool preempt, u32 state, u64 now)
+/* Returns the state of a thread that goes to sleep in a futex call; else NULL. */
+static __always_inline struct task_state *switch_out(struct task_struct *task, bool preempt,
+						     u32 state, u64 now)
 {
 	struct task_state *t;
 	u32 cause = OFF_BLOCKED;
@@ -623,11 +638,11 @@ static __always_inline void switch_out(struct task_struct *task, bool preempt, u
 
 	if (state & TASK_DEAD) {
 		thread_end(task, now);
-		return;
+		return NULL;
 	}
 	t = thread_state(task);
 	if (!t)
-		return;
+		return NULL;
 	if (resume_hook == RESUME_SPLIT && t->split) {
 		t->split = 0;
 		split_finish(task);
@@ -646,6 +661,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempt, u
 	t->run_delay_base = delay;
 	wait_begins(task, t, cause, state, nr, now);
 	state_change(t);
+	return futex_enabled && t->in_futex ? t : NULL;
 }
 
 /* Where the resume hook looks for the wait that is over, or NULL. */
@@ -687,6 +703,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(offcpu_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	u64 now = bpf_ktime_get_ns();
+	struct task_state *waits;
 	u32 state;
 
 	if (prev->pid) {
@@ -694,7 +711,9 @@ int BPF_PROG(offcpu_sched_switch, bool preempt, struct task_struct *prev, struct
 		/* A waker on another CPU may be ahead of this tracepoint. */
 		if (state == TASK_WAKING && switch_has_prev_state)
 			state = ctx[3];
-		switch_out(prev, preempt, state, now);
+		waits = switch_out(prev, preempt, state, now);
+		if (waits)
+			lock_wait(prev, next, waits, now);
 	}
 	if (next->pid)
 		switch_in(next, now);

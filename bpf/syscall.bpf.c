@@ -125,7 +125,7 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 		young_mapped(task, &who, ret);
 	if (off_cpu_enabled && resume_hook == RESUME_SPLIT)
 		split_returns(task, who.tid);
-	if (futex_enabled && (nr_is_futex_wait(nr, who.compat) || nr_is_restart(nr, who.compat)))
+	if (futex_enabled && (nr_is_futex(nr, who.compat) || nr_is_restart(nr, who.compat)))
 		futex_returns(w, task, &who, nr, ret);
 	if (!syscalls_enabled || (!ret && nr_returns_twice(nr, who.compat)))
 		return 0;

@@ -257,6 +257,12 @@ enum futex_class {
 	FUTEX_CLASS_REQUEUE_PI = 3, /* WAIT_REQUEUE_PI */
 	FUTEX_CLASS_WAITV =
 		4, /* futex_waitv: the address is that of the first waiter entry's futex */
+	/* Calls that wake. */
+	FUTEX_CLASS_WAKE = 16, /* WAKE, WAKE_BITSET, futex_wake */
+	FUTEX_CLASS_REQUEUE = 17, /* REQUEUE, CMP_REQUEUE, futex_requeue */
+	FUTEX_CLASS_WAKE_OP = 18, /* WAKE_OP */
+	FUTEX_CLASS_UNLOCK_PI = 19, /* UNLOCK_PI */
+	FUTEX_CLASS_CMP_REQUEUE_PI = 20, /* CMP_REQUEUE_PI */
 };
 
 enum futex_outcome {
@@ -280,9 +286,80 @@ struct futex_key {
 SHARED_ASSERT(sizeof(struct futex_key) == 40);
 #define FUTEX_SHARED 1U /* without FUTEX_PRIVATE_FLAG */
 
+/* Waits by length: bin n begins with 2^(n + 9) ns, the first one with 0; the last one (4.3 s) has no end. */
+#define FUTEX_BINS 24
+#define FUTEX_BIN_LOG2(bin) ((bin) + 9)
+
 struct futex_value {
 	u64 waits;
 	u64 ns;
+	u64 max_ns;
+	u32 bins[FUTEX_BINS];
+};
+SHARED_ASSERT(sizeof(struct futex_value) == 24 + 4 * FUTEX_BINS);
+
+/* What one window saw of a lock beside its waits. The daemon clears it when the window is over. */
+struct lock_window {
+	u32 most; /* threads that waited at once, counted when one more begins */
+	u32 met; /* waits that began while another one was going on */
+	u32 wakes; /* calls that woke somebody, */
+	u32 woken; /* so many threads together */
+	u32 idle_wakes; /* calls that woke nobody */
+	u32 wake_class; /* of the latest of these calls */
+};
+
+/*
+ * A lock for which threads wait, or did lately, or which somebody tried to wake: one of LOCK_WAYS places in a table
+ * without locks, found by a hash of process and address. It belongs to its lock while threads wait for it and for a
+ * whole window after it was used.
+ */
+struct lock_slot {
+	u64 address;
+	u64 start; /* of the process */
+	u32 tgid;
+	u32 flags; /* FUTEX_SHARED */
+	u32 waiters; /* now, as far as they began to wait since we came */
+	u32 claims; /* 1 while the slot gets a new lock */
+	u32 last; /* window in which it was used */
+	u32 pad;
+	struct lock_window window[2]; /* by window set */
+	u64 unused[5]; /* up to two cache lines */
+};
+SHARED_ASSERT(sizeof(struct lock_slot) == 128);
+#define LOCK_WAYS 4
+#define LOCK_SLOTS_MIN 4096
+#define LOCK_SLOTS_MAX 32768
+
+enum lock_aspect {
+	LOCK_WAKE = 1, /* a call that woke somebody; ns: threads */
+	LOCK_LOOK = 2, /* what the holder did when a thread began to wait */
+	LOCK_HELD = 3, /* what the holder did from then until it woke somebody; ns */
+};
+enum lock_holder {
+	HOLDER_UNKNOWN = 0, /* the word does not tell, or names no thread of the process */
+	HOLDER_RUNNING = 1,
+	HOLDER_RUNNABLE = 2, /* preempted, or woken and without a CPU yet */
+	HOLDER_BLOCKED = 3,
+};
+
+/* Samples of who wakes and who holds. The thread is the waker or the holder; the lock is that of the waiter. */
+struct lock_key {
+	u64 stack;
+	u64 start;
+	u64 address;
+	u64 lock_start;
+	u32 tgid;
+	u32 tid;
+	u32 lock_tgid;
+	u8 aspect; /* enum lock_aspect */
+	u8 state; /* enum lock_holder */
+	u8 futex_class; /* of the call that wakes */
+	u8 flags; /* FUTEX_SHARED */
+};
+SHARED_ASSERT(sizeof(struct lock_key) == 48);
+struct lock_value {
+	u64 n;
+	u64 ns; /* time, or threads woken */
 	u64 max_ns;
 };
 

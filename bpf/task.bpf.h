@@ -32,6 +32,14 @@ struct task_state {
 	u8 in_futex; /* one for a futex */
 	u8 split; /* an entry in split_waits is this thread's */
 	u8 ended; /* the thread is gone, the task not yet freed */
+	u32 lock_slot; /* number + 1 of the slot in which it is counted as waiting, or 0 */
+	u32 held_slot; /* number + 1 of the lock that it held when somebody began to wait, or 0 */
+	u32 held_stack_window; /* in which held_stack was sent */
+	u64 held_since; /* when that was, and what the thread had been then: */
+	u64 held_off_ns, held_preempted_ns;
+	u64 held_stack; /* of the longest wait since, */
+	u64 held_stack_ns; /* which took so long */
+	u32 pad;
 	u32 fence; /* the iterator adds to it for the barrier that this is on x86 */
 };
 

@@ -93,6 +93,18 @@ struct slice_futex {
 	struct futex_value value;
 };
 
+/* A lock that was waited for or woken in this window. */
+struct slice_lock {
+	uint64_t address, start;
+	uint32_t tgid, flags;
+	struct lock_window seen;
+};
+/* Who wakes and who holds: samples. */
+struct slice_lock_sample {
+	struct lock_key key;
+	struct lock_value value;
+};
+
 /*
  * Exact off-CPU time of one thread in this window: differences of its cumulative totals, waits in progress
  * included up to now. Never negative. Only threads with any. (blocked excludes run-queue delay.)
@@ -125,6 +137,11 @@ struct slice {
 	size_t n_syscalls, cap_syscalls;
 	struct slice_futex *futex;
 	size_t n_futex, cap_futex;
+	struct slice_lock *locks;
+	size_t n_locks, cap_locks;
+	struct slice_lock_sample *lock_samples;
+	size_t n_lock_samples, cap_lock_samples;
+	uint64_t lock_slots_short, lock_samples_lost; /* waits and calls, samples: not told here */
 	struct slice_thread *threads;
 	size_t n_threads, cap_threads;
 	struct slice_source source[SOURCE_N];

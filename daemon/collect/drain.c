@@ -24,6 +24,8 @@ struct slice *slice_free(struct slice *s)
 	free(s->off_cpu);
 	free(s->syscalls);
 	free(s->futex);
+	free(s->locks);
+	free(s->lock_samples);
 	free(s->threads);
 	free(s);
 	return NULL;

@@ -34,9 +34,11 @@ static int futex_drain(struct collector *c, unsigned set, struct slice *s)
 {
 	struct drain d = { .c = c, .s = s };
 	int r = drain_map(c, set ? c->skel->maps.futex_b : c->skel->maps.futex_a, drain_one, &d);
+	int k;
 
 	slice_balance(s, SOURCE_FUTEX, d.waits);
-	return r;
+	k = locks_drain(c, set, s);
+	return r < 0 ? r : k;
 }
 
 static int futex_configure(struct collector *c)
@@ -56,6 +58,8 @@ static int futex_configure(struct collector *c)
 		r = use_map(c->skel->maps.futex_a, entries);
 	if (r == 0)
 		r = use_map(c->skel->maps.futex_b, entries);
+	if (r == 0)
+		r = locks_configure(c);
 	return r;
 }
 
@@ -66,6 +70,8 @@ static int futex_attach(struct collector *c)
 
 	if (r == 0)
 		r = hooks_attach_sys_exit(c);
+	if (r == 0)
+		r = locks_attach(c);
 	if (r < 0)
 		return r;
 	snprintf(state->hook, sizeof(state->hook), "sched_switch, %s",
@@ -78,4 +84,5 @@ const struct source_ops futex_ops = {
 	.configure = futex_configure,
 	.attach = futex_attach,
 	.drain = futex_drain,
+	.free = locks_free,
 };

@@ -100,6 +100,7 @@ int hooks_probe(struct collector *c)
 {
 	_cleanup_(types_done) struct kernel_types types = {};
 	struct hooks *h = &c->hooks;
+	uint32_t id;
 	int r;
 
 	if (h->probed)
@@ -114,6 +115,8 @@ int hooks_probe(struct collector *c)
 	if (!h->sched_exit && c->o.places && *c->o.places->finish_task_switch &&
 	    access("/sys/bus/event_source/devices/kprobe/type", F_OK) == 0)
 		h->finish_task_switch = c->o.places->finish_task_switch;
+	h->task_from_pid = types_find(&types, "bpf_task_from_pid", BTF_KIND_FUNC, &id);
+	h->task_from_vpid = types_find(&types, "bpf_task_from_vpid", BTF_KIND_FUNC, &id);
 	h->find_vma = enum_has(&types, "bpf_func_id", "BPF_FUNC_find_vma");
 	h->probed = true;
 	return 0;
@@ -121,8 +124,7 @@ int hooks_probe(struct collector *c)
 
 /* ---- thread state ----------------------------------------------------------------------------------- */
 
-/* Threads that exist now; 0 when that is not known. */
-static uint32_t count_threads(void)
+uint32_t count_threads(void)
 {
 	unsigned n = 0;
 	FILE *f = fopen("/proc/loadavg", "re");

@@ -79,6 +79,8 @@ struct hooks {
 	bool sched_exit; /* there is sched_exit_tp */
 	bool classic; /* count calls at the classic tracepoint */
 	bool no_tracefs; /* which could not be attached */
+	bool task_from_pid,
+		task_from_vpid; /* a program can find a thread by its number (6.2; 6.14) */
 	bool find_vma; /* a program can ask for a mapping (5.17) */
 	const char *finish_task_switch; /* its symbol, where there are kprobes; or NULL */
 };
@@ -142,11 +144,20 @@ void slice_balance(struct slice *s, enum source source, uint64_t drained);
 uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id,
 			uint64_t n);
 
+/* ---- locks.c, for futex.c ------------------------------------------------------------------------- */
+
+int locks_configure(struct collector *c);
+int locks_attach(struct collector *c);
+int locks_drain(struct collector *c, unsigned set, struct slice *s);
+void locks_free(struct collector *c);
+
 /* ---- hooks.c ------------------------------------------------------------------------------------- */
 
 #define WALKS_PER_SECOND 1000 /* per CPU, where options leave it open */
 
 int hooks_probe(struct collector *c);
+/* Threads that exist now; 0 when that is not known. */
+uint32_t count_threads(void);
 /* _use before load, _attach after it; each may be called by several sources. */
 int hooks_use_switch(struct collector *c);
 int hooks_attach_switch(struct collector *c);

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What is known of locks beside the waits, against the running kernel. Needs root and BPF. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include "collect-live.h"
+
+#define CROWD 20
+#define HOLD_MS 60
+#define HOLDS 5
+
+static struct collect_options options(void)
+{
+	return (struct collect_options){
+		/* Off-CPU, too: it takes the stacks of what a holder waits for. */
+		.enabled = { [SOURCE_OFF_CPU] = true, [SOURCE_FUTEX] = true },
+		.slice_ns = 2 * NSEC_PER_SEC,
+		.off_cpu_threshold_ns = NSEC_PER_MSEC,
+		.off_cpu_threshold_max_ns = 100 * NSEC_PER_MSEC,
+		.places = kernel_places(),
+	};
+}
+
+struct truth {
+	uint32_t word, idle;
+	bool go;
+	pid_t holder;
+	uint64_t held_ns;
+	pthread_mutex_t mutex;
+};
+
+static long futex(uint32_t *word, int op, uint32_t value, const struct timespec *t)
+{
+	return syscall(SYS_futex, word, op, value, t, NULL, 0);
+}
+
+static struct lock_window seen_of(const struct slice *s, pid_t tgid, const void *address)
+{
+	struct lock_window sum = {};
+
+	for (size_t i = 0; i < s->n_locks; i++) {
+		const struct slice_lock *l = &s->locks[i];
+
+		if ((pid_t)l->tgid != tgid || l->address != (uint64_t)address)
+			continue;
+		sum.most = MAX(sum.most, l->seen.most);
+		sum.met += l->seen.met;
+		sum.wakes += l->seen.wakes;
+		sum.woken += l->seen.woken;
+		sum.idle_wakes += l->seen.idle_wakes;
+		sum.wake_class = l->seen.wake_class;
+	}
+	return sum;
+}
+
+static struct lock_value samples_of(const struct slice *s, pid_t lock_tgid, const void *address,
+				    enum lock_aspect aspect, int state)
+{
+	struct lock_value sum = {};
+
+	for (size_t i = 0; i < s->n_lock_samples; i++) {
+		const struct slice_lock_sample *l = &s->lock_samples[i];
+
+		if ((pid_t)l->key.lock_tgid != lock_tgid || l->key.address != (uint64_t)address ||
+		    l->key.aspect != aspect || (state >= 0 && l->key.state != state))
+			continue;
+		sum.n += l->value.n;
+		sum.ns += l->value.ns;
+		sum.max_ns = MAX(sum.max_ns, l->value.max_ns);
+	}
+	return sum;
+}
+
+/* ---- wakes and crowds ------------------------------------------------------------------------------ */
+
+static void *wait_once(void *arg)
+{
+	struct truth *t = arg;
+
+	while (!__atomic_load_n(&t->word, __ATOMIC_ACQUIRE))
+		futex(&t->word, FUTEX_WAIT_PRIVATE, 0, NULL);
+	return NULL;
+}
+
+static void crowd(void *arg)
+{
+	struct truth *t = arg;
+	pthread_t threads[CROWD];
+
+	for (int i = 0; i < CROWD; i++)
+		if (pthread_create(&threads[i], NULL, wait_once, t))
+			_exit(1);
+	for (int i = 0; i < 500; i++)
+		if (futex(&t->idle, FUTEX_WAKE, 1, NULL) != 0)
+			_exit(1);
+	while (!__atomic_load_n(&t->go, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	__atomic_store_n(&t->word, 1, __ATOMIC_RELEASE);
+	while (futex(&t->word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL) > 0)
+		;
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(threads[i], NULL);
+	usleep(1000);
+}
+
+static void test_crowd(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	struct truth *t = shared_memory(sizeof(*t));
+	struct lock_window sum = {}, v;
+	pid_t pid = start_process(crowd, t);
+	uint64_t begin = mono_now_ns();
+	struct slice *s;
+
+	/* Until all of them wait, which a window says in which none of them began to. */
+	do {
+		run_for(c, 100);
+		s = drain(c, false);
+		v = seen_of(s, pid, &t->word);
+		sum.most = MAX(sum.most, v.most);
+		sum.met += v.met;
+		sum.idle_wakes += seen_of(s, pid, &t->idle).idle_wakes;
+		slice_free(s);
+	} while ((v.most != CROWD || v.met) && mono_now_ns() - begin < 20 * NSEC_PER_SEC);
+	assert_int_equal(v.most, CROWD);
+	assert_int_equal(sum.most, CROWD);
+	assert_in_range(sum.met, 1, CROWD - 1);
+	assert_int_equal(sum.idle_wakes, 500);
+	__atomic_store_n(&t->go, true, __ATOMIC_RELEASE);
+	wait_for(pid);
+	s = drain(c, true);
+	v = seen_of(s, pid, &t->word);
+	assert_int_equal(v.woken, CROWD);
+	assert_in_range(v.wakes, 1, CROWD);
+	assert_in_range(v.idle_wakes, 1, 1);
+	assert_int_equal(v.wake_class, FUTEX_CLASS_WAKE);
+	assert_int_equal(samples_of(s, pid, &t->word, LOCK_WAKE, -1).ns, CROWD);
+	assert_int_equal(samples_of(s, pid, &t->idle, LOCK_WAKE, -1).n, 0);
+	assert_int_equal(s->lock_slots_short, 0);
+	slice_free(s);
+	/* And nobody is left behind. */
+	s = drain(c, true);
+	assert_int_equal(seen_of(s, pid, &t->word).most, 0);
+	slice_free(s);
+	munmap(t, sizeof(*t));
+}
+
+/* ---- histogram -------------------------------------------------------------------------------------- */
+
+static void waits_of_two_lengths(void *arg)
+{
+	struct timespec five = { .tv_nsec = 5 * NSEC_PER_MSEC },
+			sixty = { .tv_nsec = 60 * NSEC_PER_MSEC };
+	struct truth *t = arg;
+
+	for (int i = 0; i < 20; i++)
+		futex(&t->word, FUTEX_WAIT_PRIVATE, 0, i % 2 ? &five : &sixty);
+}
+
+static void test_histogram(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct truth *t = shared_memory(sizeof(*t));
+	pid_t pid = start_process(waits_of_two_lengths, t);
+	uint64_t waits = 0, bins[FUTEX_BINS] = {}, short_ones = 0, long_ones = 0;
+
+	wait_for(pid);
+	s = drain(c, true);
+	for (size_t i = 0; i < s->n_futex; i++) {
+		if ((pid_t)s->futex[i].key.tgid != pid)
+			continue;
+		waits += s->futex[i].value.waits;
+		for (int k = 0; k < FUTEX_BINS; k++)
+			bins[k] += s->futex[i].value.bins[k];
+	}
+	for (int k = 0; k < FUTEX_BINS; k++)
+		*(FUTEX_BIN_LOG2(k) < 25 /* 33 ms */ ? &short_ones : &long_ones) += bins[k];
+	assert_int_equal(short_ones + long_ones, waits);
+	assert_in_range(waits, 18, 20);
+	/* 2^22 ns are 4.2 ms: no wait is shorter. */
+	for (int k = 0; FUTEX_BIN_LOG2(k) < 22; k++)
+		assert_int_equal(bins[k], 0);
+	assert_in_range(long_ones, 9, 20);
+	assert_true(short_ones > 0);
+	munmap(t, sizeof(*t));
+}
+
+/* ---- the holder -------------------------------------------------------------------------------------- */
+
+static void sleep_with_it(void)
+{
+	usleep(HOLD_MS * 1000);
+}
+
+static void compute_with_it(void)
+{
+	uint64_t until = mono_now_ns() + HOLD_MS * NSEC_PER_MSEC;
+
+	while (mono_now_ns() < until)
+		;
+}
+
+struct holding {
+	struct truth *t;
+	void (*with_it)(void);
+};
+
+/* Takes the mutex, lets others come, works. */
+static __attribute__((noinline)) void hold(struct holding *h)
+{
+	pthread_mutex_lock(&h->t->mutex);
+	__atomic_store_n(&h->t->go, true, __ATOMIC_RELEASE);
+	h->with_it();
+	pthread_mutex_unlock(&h->t->mutex);
+}
+
+static void *waiter(void *arg)
+{
+	struct truth *t = arg;
+
+	for (int i = 0; i < HOLDS; i++) {
+		while (!__atomic_exchange_n(&t->go, false, __ATOMIC_ACQ_REL))
+			usleep(100);
+		pthread_mutex_lock(&t->mutex);
+		pthread_mutex_unlock(&t->mutex);
+	}
+	return NULL;
+}
+
+static void hold_and_wait(void *arg)
+{
+	struct holding *h = arg;
+	pthread_t thread;
+
+	h->t->holder = getpid();
+	if (pthread_create(&thread, NULL, waiter, h->t))
+		_exit(1);
+	for (int i = 0; i < HOLDS; i++) {
+		while (__atomic_load_n(&h->t->go, __ATOMIC_ACQUIRE))
+			usleep(100);
+		hold(h);
+		usleep(20000);
+	}
+	pthread_join(thread, NULL);
+}
+
+struct found {
+	struct lock_value look[HOLDER_BLOCKED + 1], held[HOLDER_BLOCKED + 1];
+};
+
+static struct found holders(void (*with_it)(void), int protocol)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct truth *t = shared_memory(sizeof(*t));
+	struct holding h = { t, with_it };
+	pthread_mutexattr_t attr;
+	struct found f = {};
+	pid_t pid;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setprotocol(&attr, protocol);
+	pthread_mutex_init(&t->mutex, &attr);
+	pid = start_process(hold_and_wait, &h);
+	wait_for(pid);
+	s = drain(c, true);
+	for (int i = 0; i <= HOLDER_BLOCKED; i++) {
+		f.look[i] = samples_of(s, pid, &t->mutex, LOCK_LOOK, i);
+		f.held[i] = samples_of(s, pid, &t->mutex, LOCK_HELD, i);
+	}
+	print_message("looks: %lu unknown, %lu running, %lu runnable, %lu blocked; held ms: %llu "
+		      "%llu %llu\n",
+		      f.look[0].n, f.look[1].n, f.look[2].n, f.look[3].n,
+		      f.held[1].ns / NSEC_PER_MSEC, f.held[2].ns / NSEC_PER_MSEC,
+		      f.held[3].ns / NSEC_PER_MSEC);
+	munmap(t, sizeof(*t));
+	return f;
+}
+
+static bool kernel_finds_threads(void)
+{
+	return access("/sys/kernel/btf/vmlinux", F_OK) == 0 &&
+	       system("grep -qw bpf_task_from_pid /proc/kallsyms") == 0;
+}
+
+static void test_blocked_holder(void **state)
+{
+	struct found f = holders(sleep_with_it, PTHREAD_PRIO_NONE);
+
+	if (!kernel_finds_threads())
+		return;
+	assert_true(f.look[HOLDER_BLOCKED].n >= 2);
+	assert_true(f.held[HOLDER_BLOCKED].ns >= 2 * HOLD_MS / 2 * NSEC_PER_MSEC);
+	assert_true(f.held[HOLDER_BLOCKED].ns > 4 * f.held[HOLDER_RUNNING].ns);
+}
+
+static void test_running_holder(void **state)
+{
+	struct found f = holders(compute_with_it, PTHREAD_PRIO_NONE);
+
+	if (!kernel_finds_threads())
+		return;
+	assert_int_equal(f.look[HOLDER_BLOCKED].n, 0);
+	assert_true(f.held[HOLDER_RUNNING].ns >= HOLD_MS / 4 * NSEC_PER_MSEC);
+	assert_true(f.held[HOLDER_RUNNING].ns + f.held[HOLDER_RUNNABLE].ns >
+		    4 * f.held[HOLDER_BLOCKED].ns);
+}
+
+static void test_inheriting(void **state)
+{
+	struct found f = holders(sleep_with_it, PTHREAD_PRIO_INHERIT);
+
+	if (!kernel_finds_threads())
+		return;
+	assert_true(f.look[HOLDER_BLOCKED].n >= 2);
+	assert_true(f.held[HOLDER_BLOCKED].ns > 4 * f.held[HOLDER_RUNNING].ns);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_crowd),	       cmocka_unit_test(test_histogram),
+		cmocka_unit_test(test_blocked_holder), cmocka_unit_test(test_running_holder),
+		cmocka_unit_test(test_inheriting),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
