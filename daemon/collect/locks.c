@@ -117,6 +117,8 @@ static int drain_sample(void *ctx, const void *key, const void *value)
 	e = &s->lock_samples[s->n_lock_samples++];
 	memcpy(&e->key, key, sizeof(e->key));
 	memcpy(&e->value, value, sizeof(e->value));
+	/* They explain waits, and are in no account. */
+	e->key.stack = slice_stack_id(d->c, s, SOURCE_FUTEX, e->key.stack, 0);
 	return 0;
 }
 

@@ -265,13 +265,15 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  *                      the row's series waited, its stack is the waker's
  *  CALL_LATENCY        CALL_KEY(abi, nr, log2 of ns)     0          calls         us             longest us
  *  CALL_BYTES          CALL_KEY(abi, nr, log2 of bytes)  0          calls         bytes          largest
- *  FUTEX_HISTOGRAM     class, log2 of ns                 lock       waits         us             longest us
- *  FUTEX_WAKES         class, 1: they woke nobody        lock       calls         threads woken  most at once
- *                      the row's stack is the waker's, where it was taken
- *  FUTEX_HOLDER        class, state of the holder        lock       waits that    us waited      longest us
- *                                                                   met it so
- *                      series and stack are the holder's
- *  FUTEX_CROWD         class                             lock       waits that    0              most waiters
+ *  FUTEX_HISTOGRAM     class, log2 of ns                 lock       waits         0              0
+ *  FUTEX_WAKES         class, 0                          lock       calls         threads woken  0
+ *                      class, WAKES_NOBODY               lock       calls         0              0
+ *                      class, WAKES_SAMPLED              lock       calls         threads woken  most at once
+ *                      these calls are among the first kind, and have the waker's stack
+ *  FUTEX_HOLDER        HOLDER_DETAIL(state, wait kind)   lock       waits that    us in that     longest us
+ *                                                                   met it so     state
+ *                      series and stack are the holder's; the time is that of holds while somebody waited
+ *  FUTEX_CROWD         0                                 lock       waits that    0              most waiters
  *                                                                   met others                   at once
  */
 #define OFF_KEY(cause, state, total) \
@@ -289,6 +291,11 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 #define FUTEX_KEY_OUTCOME(k) ((k) >> 8 & 255)
 #define FUTEX_DETAIL(detail) ((uint32_t)(detail) << 16)
 #define FUTEX_KEY_DETAIL(k) ((k) >> 16 & 0xfff)
+#define WAKES_NOBODY 1
+#define WAKES_SAMPLED 2
+#define HOLDER_DETAIL(state, kind) ((uint32_t)(state) | (uint32_t)(kind) << 4)
+#define HOLDER_DETAIL_STATE(d) ((d)&15) /* enum lock_holder */
+#define HOLDER_DETAIL_WAIT(d) ((d) >> 4 & 31)
 #define FUTEX_ASPECT(aspect) ((uint32_t)(aspect) << 28)
 /* SYSCALL_KEY() with a number in the errno's place. */
 #define CALL_KEY(aspect, abi, nr, bin) ((uint32_t)(aspect) << 30 | SYSCALL_KEY(abi, nr, bin))
@@ -315,7 +322,8 @@ enum aux_kind row_aux(enum profile_type type, uint32_t key);
 
 /* What a blocked thread waited for. Values are stored. */
 enum wait_kind {
-	WAIT_UNKNOWN = 0, /* no stack, or kernel addresses are hidden and the call does not tell; or it was runnable */
+	WAIT_UNKNOWN =
+		0, /* no stack, or kernel addresses are hidden and the call does not tell; or it was runnable */
 	WAIT_IO = 1, /* storage */
 	WAIT_LOCK = 2, /* of the kernel */
 	WAIT_SLEEP = 3, /* time, or a signal */
@@ -329,7 +337,8 @@ enum wait_kind {
 	WAIT_OTHER = 11,
 	WAIT_KIND_N
 };
-const char *wait_kind_name(unsigned kind); /* "io", "page-fault", ...; "" for 0 and what is no kind */
+const char *wait_kind_name(
+	unsigned kind); /* "io", "page-fault", ...; "" for 0 and what is no kind */
 
 const char *off_cause_name(unsigned cause); /* "blocked", "run-queue", "preempted" */
 const char *off_state_name(unsigned state); /* "S", "D", "R", "I", "T", ... */

@@ -37,6 +37,7 @@ struct window {
 	uint64_t *binary_keys; /* by binary id */
 	size_t n_keys, cap_keys;
 	struct memo binaries; /* registry key -> binary id, lives as long as the bucket */
+	struct memo locks; /* (start, tgid and address) -> lock, likewise */
 	char kernel_build_id[64];
 
 	/* of the slice being added */
@@ -44,7 +45,8 @@ struct window {
 	struct memo records; /* stack id -> index in the slice's stacks */
 	uint32_t *ends; /* by that index: the quality's row of the binary in which the walk ended */
 	size_t cap_ends;
-	struct wait_place *places; /* by that index: what is waited for there; its kind is WAIT_UNKNOWN until asked */
+	struct wait_place *
+		places; /* by that index: what is waited for there; its kind is WAIT_UNKNOWN until asked */
 	size_t cap_places;
 };
 
@@ -57,3 +59,29 @@ struct wait_place resolve_wait(struct window *w, const struct slice *s,
 			       const struct slice_stack *st, uint32_t task_state);
 int64_t resolve_lock(struct window *w, uint32_t tgid, uint64_t start, uint64_t address,
 		     bool shared);
+
+/*
+ * What fails here is memory, and it fails one row: that row is booked as lost, the next ones are tried. So a
+ * slice is added as far as it goes, seen = stored + lost holds, and the first error is reported.
+ */
+struct adding {
+	struct window *w;
+	struct slice *s;
+	int error;
+};
+
+struct row {
+	uint64_t stack;
+	uint32_t tgid, tid;
+	uint64_t start;
+	uint32_t key, aux;
+	uint64_t samples; /* as the accounts count them; 0: they do not */
+	uint64_t count, value, max;
+};
+/* Resolves and adds it; a failure is booked. */
+void window_add_row(struct adding *a, enum source source, const struct row *row);
+/* Of a row of n events: it was stored in the kernel's map, and is not in the bucket. */
+void window_drop_row(struct adding *a, enum source source, uint64_t n, uint64_t ns, int error);
+
+/* locks.c: waits for locks in user space, and what explains them. */
+void locks_add(struct adding *a);

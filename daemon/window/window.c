@@ -59,6 +59,7 @@ static void drop_open(struct window *w)
 	w->n_keys = w->cap_keys = 0;
 	memset(w->ns, 0, sizeof(w->ns));
 	memo_clear(&w->binaries);
+	memo_clear(&w->locks);
 }
 
 struct window *window_free(struct window *w)
@@ -70,6 +71,7 @@ struct window *window_free(struct window *w)
 	memo_done(&w->series);
 	memo_done(&w->stacks);
 	memo_done(&w->records);
+	memo_done(&w->locks);
 	free(w->ends);
 	free(w->places);
 	free(w);
@@ -84,16 +86,6 @@ void filled_done(struct filled *f)
 }
 
 /* ---- adding a slice ---------------------------------------------------------------------------- */
-
-/*
- * What fails here is memory, and it fails one row: that row is booked as lost, the next ones are tried. So a
- * slice is added as far as it goes, seen = stored + lost holds, and the first error is reported.
- */
-struct adding {
-	struct window *w;
-	struct slice *s;
-	int error;
-};
 
 static void begin_slice(struct adding *a)
 {
@@ -129,8 +121,7 @@ static void lose(struct adding *a, enum source source, enum loss reason, uint64_
 	a->s->source[source].sum.lost[reason] += n;
 }
 
-/* Of a row of n events: it was stored in the kernel's map, and is not in the bucket. */
-static void drop_row(struct adding *a, enum source source, uint64_t n, uint64_t ns, int error)
+void window_drop_row(struct adding *a, enum source source, uint64_t n, uint64_t ns, int error)
 {
 	struct account *sum = &a->s->source[source].sum;
 
@@ -143,15 +134,6 @@ static void drop_row(struct adding *a, enum source source, uint64_t n, uint64_t 
 	sum->ns -= MIN(ns, sum->ns);
 	sum->lost_ns += ns;
 }
-
-struct row {
-	uint64_t stack;
-	uint32_t tgid, tid;
-	uint64_t start;
-	uint32_t key, aux;
-	uint64_t samples; /* as the accounts count them */
-	uint64_t count, value, max;
-};
 
 /* The dict stack of a row. */
 static int64_t row_stack(struct adding *a, enum source source, const struct row *row,
@@ -199,12 +181,12 @@ static int try_row(struct adding *a, enum source source, const struct row *row)
 	return r;
 }
 
-static void add_row(struct adding *a, enum source source, const struct row *row)
+void window_add_row(struct adding *a, enum source source, const struct row *row)
 {
 	int r = try_row(a, source, row);
 
 	if (r < 0)
-		drop_row(a, source, row->samples, row->value, r);
+		window_drop_row(a, source, row->samples, row->value, r);
 }
 
 static void add_on_cpu(struct adding *a)
@@ -212,16 +194,16 @@ static void add_on_cpu(struct adding *a)
 	for (size_t i = 0; i < a->s->n_on_cpu; i++) {
 		const struct slice_on_cpu *c = &a->s->on_cpu[i];
 
-		add_row(a, SOURCE_ON_CPU,
-			&(struct row){
-				.stack = c->key.stack,
-				.tgid = c->key.tgid,
-				.tid = c->key.tid,
-				.start = c->key.start,
-				.samples = c->value.samples,
-				.count = c->value.samples,
-				.value = c->value.ns,
-			});
+		window_add_row(a, SOURCE_ON_CPU,
+			       &(struct row){
+				       .stack = c->key.stack,
+				       .tgid = c->key.tgid,
+				       .tid = c->key.tid,
+				       .start = c->key.start,
+				       .samples = c->value.samples,
+				       .count = c->value.samples,
+				       .value = c->value.ns,
+			       });
 	}
 }
 
@@ -250,18 +232,18 @@ static void add_off_cpu(struct adding *a)
 	for (size_t i = 0; i < a->s->n_off_cpu; i++) {
 		const struct slice_off_cpu *c = &a->s->off_cpu[i];
 
-		add_row(a, SOURCE_OFF_CPU,
-			&(struct row){
-				.stack = c->key.stack,
-				.tgid = c->key.tgid,
-				.tid = c->key.tid,
-				.start = c->key.start,
-				.key = OFF_KEY(c->key.cause, c->key.task_state & 0xffff, 0) |
-				       wait_key(a, c),
-				.samples = c->value.samples,
-				.count = (c->value.events_q8 + 128) / 256,
-				.value = c->value.ns,
-			});
+		window_add_row(a, SOURCE_OFF_CPU,
+			       &(struct row){
+				       .stack = c->key.stack,
+				       .tgid = c->key.tgid,
+				       .tid = c->key.tid,
+				       .start = c->key.start,
+				       .key = OFF_KEY(c->key.cause, c->key.task_state & 0xffff, 0) |
+					      wait_key(a, c),
+				       .samples = c->value.samples,
+				       .count = (c->value.events_q8 + 128) / 256,
+				       .value = c->value.ns,
+			       });
 	}
 }
 
@@ -303,7 +285,7 @@ static void add_threads(struct adding *a)
 
 		if (r < 0) {
 			a->s->source[SOURCE_OFF_CPU].sum.seen++;
-			drop_row(a, SOURCE_OFF_CPU, 0, 0, r);
+			window_drop_row(a, SOURCE_OFF_CPU, 0, 0, r);
 			lose(a, SOURCE_OFF_CPU, LOSS_OTHER, 1);
 		}
 	}
@@ -332,34 +314,7 @@ static void add_syscalls(struct adding *a)
 		int r = try_syscall(a, &a->s->syscalls[i]);
 
 		if (r < 0)
-			drop_row(a, SOURCE_SYSCALLS, a->s->syscalls[i].calls, 0, r);
-	}
-}
-
-static void add_futex(struct adding *a)
-{
-	for (size_t i = 0; i < a->s->n_futex; i++) {
-		const struct slice_futex *c = &a->s->futex[i];
-		int64_t lock = resolve_lock(a->w, c->key.tgid, c->key.start, c->key.address,
-					    c->key.flags & FUTEX_SHARED);
-
-		if (lock < 0) {
-			drop_row(a, SOURCE_FUTEX, c->value.waits, 0, (int)lock);
-			continue;
-		}
-		add_row(a, SOURCE_FUTEX,
-			&(struct row){
-				.stack = c->key.stack,
-				.tgid = c->key.tgid,
-				.tid = c->key.tid,
-				.start = c->key.start,
-				.key = FUTEX_KEY(c->key.futex_class, c->key.outcome),
-				.aux = (uint32_t)lock,
-				.samples = c->value.waits,
-				.count = c->value.waits,
-				.value = c->value.ns,
-				.max = c->value.max_ns,
-			});
+			window_drop_row(a, SOURCE_SYSCALLS, a->s->syscalls[i].calls, 0, r);
 	}
 }
 
@@ -425,7 +380,7 @@ int window_add(struct window *w, struct slice *s, const struct bucket_meta *begi
 	/* What runs and works comes first, in case not all fits. */
 	add_on_cpu(&a);
 	add_syscalls(&a);
-	add_futex(&a);
+	locks_add(&a);
 	add_off_cpu(&a);
 	add_threads(&a);
 	add_accounting(w, s);

@@ -51,5 +51,7 @@ struct window_stats {
 	uint64_t walks[WALK_END_N];
 	uint64_t cut; /* stacks whose callers left every executable mapping, cut there */
 	uint64_t folded_series, folded_stacks; /* beyond the limits of a bucket */
+	uint64_t folded_locks; /* rows of locks beyond that limit */
+	uint64_t lock_slots_short, lock_samples_lost; /* not counted in the kernel */
 };
 void window_stats(const struct window *w, struct window_stats *ret);
