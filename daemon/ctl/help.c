@@ -3,9 +3,10 @@
 #include "ctl/command.h"
 #include "ctl/text.h"
 
+static const char type_help[] =
+	"  --type TYPE       on-cpu (default), off-cpu, syscalls or futex\n";
+
 static const char selection_help[] =
-	"SELECTION\n"
-	"  --type TYPE       on-cpu (default), off-cpu, syscalls or futex\n"
 	"  --since T         from this moment on; default: five minutes before --until\n"
 	"  --until T         up to this moment, itself excluded; default: now\n"
 	"  --filter KEY=GLOB, --filter KEY!=GLOB\n"
@@ -56,6 +57,7 @@ static const char program_help[] =
 	"COMMANDS\n"
 	"  status    what the daemon does, what it lost, what it costs\n"
 	"  top       the heaviest functions, processes, units, locks, ... of a time range\n"
+	"  offcpu    who did not run, for what, and who woke it\n"
 	"  flame     a flame graph, or the stacks for other tools, in a file\n"
 	"  series    values over time\n"
 	"  stacks    which binaries make user stacks incomplete, and why\n"
@@ -103,6 +105,22 @@ static const struct {
 			  "  --names FORM      full (default) or short: without template and type "
 			  "arguments and\n"
 			  "                    parameters\n" },
+	[COMMAND_OFFCPU] = { "offcpu [-n N] [--idle] [SELECTION] [--format text|json]\n"
+			     "  Who did not run: threads by cause. A blocked thread waits for io, "
+			     "a lock of\n"
+			     "  the kernel, sleep, poll, a futex, a page-fault, a pipe, a socket, "
+			     "a child,\n"
+			     "  or another thing; run-queue: it was woken and waited for a CPU; "
+			     "preempted:\n"
+			     "  another one took its CPU. Times per thread and cause are exact, "
+			     "what it was\n"
+			     "  blocked by is sampled and scaled to them. WOKEN BY tells who ended "
+			     "the waits\n"
+			     "  whose end was looked at, and by which function.\n",
+			     true, true, false,
+			     "  --idle            also threads that wait for work: see "
+			     "ARCHITECTURE.md\n"
+			     "  -n N              so many rows; default: 20, at most 10000\n" },
 	[COMMAND_FLAME] = { "flame -o FILE [SELECTION] [--format "
 			    "svg|html|folded|pprof|speedscope]\n"
 			    "  All stacks of a selection. Weights are nanoseconds, or calls for "
@@ -176,7 +194,9 @@ int command_help(enum command_id id)
 		strbuf_puts(&out, format_help);
 	strbuf_puts(&out, "  --socket PATH     the daemon's socket; default: " DEFAULT_SOCKET "\n");
 	if (command_help_texts[id].selection) {
-		strbuf_putc(&out, '\n');
+		strbuf_puts(&out, "\nSELECTION\n");
+		if (id != COMMAND_OFFCPU)
+			strbuf_puts(&out, type_help);
 		strbuf_puts(&out, selection_help);
 	}
 	strbuf_puts(&out, tail_help);

@@ -12,7 +12,7 @@ static int (*const commands[COMMAND_N])(const struct options *o, struct client *
 	[COMMAND_FLAME] = command_flame,   [COMMAND_SERIES] = command_series,
 	[COMMAND_STACKS] = command_stacks, [COMMAND_TYPES] = command_types,
 	[COMMAND_LABELS] = command_labels, [COMMAND_WATCH] = command_watch,
-	[COMMAND_RECORD] = command_record,
+	[COMMAND_RECORD] = command_record, [COMMAND_OFFCPU] = command_off_cpu,
 };
 
 static int run(const struct options *o)

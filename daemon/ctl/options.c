@@ -13,7 +13,8 @@
 static const char *const command_names[COMMAND_N] = {
 	[COMMAND_STATUS] = "status", [COMMAND_TOP] = "top",	  [COMMAND_FLAME] = "flame",
 	[COMMAND_SERIES] = "series", [COMMAND_STACKS] = "stacks", [COMMAND_TYPES] = "types",
-	[COMMAND_LABELS] = "labels", [COMMAND_WATCH] = "watch",	  [COMMAND_RECORD] = "record",
+	[COMMAND_OFFCPU] = "offcpu", [COMMAND_LABELS] = "labels", [COMMAND_WATCH] = "watch",
+	[COMMAND_RECORD] = "record",
 };
 
 const char *command_name(enum command_id id)
@@ -226,6 +227,12 @@ static int set_seconds(struct options *o, const char *v, struct strbuf *error)
 	return 0;
 }
 
+static int set_idle(struct options *o, const char *v, struct strbuf *error)
+{
+	o->idle = true;
+	return 0;
+}
+
 static int set_help(struct options *o, const char *v, struct strbuf *error)
 {
 	o->help = true;
@@ -242,9 +249,11 @@ static int set_version(struct options *o, const char *v, struct strbuf *error)
 
 #define IN(command) (1u << COMMAND_##command)
 #define ANYWHERE 0xffffffffu
-#define TEXT_COMMANDS \
-	(IN(STATUS) | IN(TOP) | IN(SERIES) | IN(STACKS) | IN(TYPES) | IN(LABELS) | IN(WATCH))
+#define TEXT_COMMANDS                                                                           \
+	(IN(STATUS) | IN(TOP) | IN(OFFCPU) | IN(SERIES) | IN(STACKS) | IN(TYPES) | IN(LABELS) | \
+	 IN(WATCH))
 #define FILE_COMMANDS (IN(FLAME) | IN(RECORD))
+#define SELECTIONS (RANGES | IN(OFFCPU))
 #define RANGES (IN(TOP) | IN(FLAME) | IN(SERIES) | IN(LABELS))
 
 static const struct option_row {
@@ -258,11 +267,13 @@ static const struct option_row {
 	{ "help", 'h', true, ANYWHERE, set_help },
 	{ "version", 0, true, ANYWHERE, set_version },
 	{ "type", 0, false, RANGES | IN(WATCH), set_type },
-	{ "since", 0, false, RANGES, set_since },
-	{ "until", 0, false, RANGES, set_until },
-	{ "filter", 0, false, RANGES | IN(WATCH) | IN(RECORD), set_filter },
+	{ "since", 0, false, SELECTIONS, set_since },
+	{ "until", 0, false, SELECTIONS, set_until },
+	{ "filter", 0, false, SELECTIONS | IN(WATCH) | IN(RECORD), set_filter },
 	{ "by", 0, false, IN(TOP) | IN(SERIES), set_by },
-	{ "rows", 'n', false, IN(TOP) | IN(SERIES) | IN(LABELS) | IN(STACKS), set_rows },
+	{ "idle", 0, true, IN(OFFCPU), set_idle },
+	{ "rows", 'n', false, IN(TOP) | IN(OFFCPU) | IN(SERIES) | IN(LABELS) | IN(STACKS),
+	  set_rows },
 	{ "sort", 0, false, IN(TOP), set_sort },
 	{ "step", 0, false, IN(SERIES), set_step },
 	{ "names", 0, false, IN(TOP) | FILE_COMMANDS, set_names },
@@ -452,6 +463,8 @@ static int resolve_range(struct options *o, uint64_t now, struct strbuf *error)
 /* A dimension that only one type has says which type is meant. */
 static void resolve_type(struct options *o)
 {
+	if (o->command == COMMAND_OFFCPU)
+		o->type = PROFILE_OFF_CPU;
 	if (o->type_given)
 		return;
 	if (o->by == SYSPROFD__V1__DIMENSION__DIMENSION_SYSCALL)
@@ -569,10 +582,13 @@ void options_describe(const struct options *o, struct strbuf *out)
 {
 	bool top = o->command == COMMAND_TOP;
 
-	strbuf_printf(out, "--type %s", profile_type_name(o->type));
+	if (o->command != COMMAND_OFFCPU)
+		strbuf_printf(out, "--type %s ", profile_type_name(o->type));
+	if (o->idle)
+		strbuf_puts(out, "--idle ");
 	if (top || o->by != SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED)
-		strbuf_printf(out, " --by %s", dimension_word(o->by));
-	strbuf_puts(out, " --since ");
+		strbuf_printf(out, "--by %s ", dimension_word(o->by));
+	strbuf_puts(out, "--since ");
 	put_word(out, o->since);
 	strbuf_puts(out, " --until ");
 	put_word(out, o->until);

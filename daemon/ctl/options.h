@@ -28,6 +28,7 @@ enum command_id {
 	COMMAND_NONE,
 	COMMAND_STATUS,
 	COMMAND_TOP,
+	COMMAND_OFFCPU,
 	COMMAND_FLAME,
 	COMMAND_SERIES,
 	COMMAND_STACKS,
@@ -68,6 +69,7 @@ struct options {
 	enum export_format format;
 	bool format_given;
 	bool short_names;
+	bool idle; /* --idle: idle waits are shown as well */
 	const char *output;
 	double rate_hz; /* 0: the daemon's choice */
 	double seconds;

@@ -165,6 +165,9 @@ int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn
  */
 int off_cpu_scale(struct profile *p, struct lens *l) _warn_unused_;
 
+/* By series: the series that stands for its thread, which names that change leave several of. */
+int query_threads(const struct dict *d, uint32_t *ret) _warn_unused_;
+
 /*
  * Shares `total` in proportion to weights; the shares add up to it exactly (largest remainder, ties to the
  * first). All weights 0: equal shares. scratch has room for n.

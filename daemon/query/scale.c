@@ -148,7 +148,7 @@ static bool thread_equal(const void *ctx, uint32_t id, const void *key)
 	return a->pid == b->pid && a->tid == b->tid && a->start == b->start;
 }
 
-static int find_threads(struct scaling *s, const struct dict *d)
+int query_threads(const struct dict *d, uint32_t *ret)
 {
 	struct index index = {};
 	int r = 0;
@@ -157,12 +157,12 @@ static int find_threads(struct scaling *s, const struct dict *d)
 		const struct series *x = &d->series[i];
 		uint64_t hash = query_mix((uint64_t)x->pid << 32 | x->tid, x->start);
 
-		s->thread[i] = i;
+		ret[i] = i;
 		if (x->pid == 0) /* no single process */
 			continue;
-		s->thread[i] = index_find(&index, hash, thread_equal, d, x);
-		if (s->thread[i] == 0) {
-			s->thread[i] = i;
+		ret[i] = index_find(&index, hash, thread_equal, d, x);
+		if (ret[i] == 0) {
+			ret[i] = i;
 			r = index_add(&index, hash, i);
 		}
 	}
@@ -244,7 +244,7 @@ int off_cpu_scale(struct profile *p, struct lens *l)
 	if (!s.thread || !s.has_total || !s.order || !s.weights || !s.shares || !s.counts ||
 	    !s.scratch)
 		return -ENOMEM;
-	r = find_threads(&s, p->dict);
+	r = query_threads(p->dict, s.thread);
 	if (r == 0)
 		r = scale_all(&s, n_series);
 	if (r < 0)

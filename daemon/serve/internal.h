@@ -230,6 +230,7 @@ int method_labels(struct call *c, struct worker *w);
 int method_label_values(struct call *c, struct worker *w);
 int method_merge(struct call *c, struct worker *w);
 int method_top(struct call *c, struct worker *w);
+int method_off_cpu(struct call *c, struct worker *w);
 int method_series(struct call *c, struct worker *w);
 
 /* ---- the source of queries ----------------------------------------------------------------------- */

@@ -133,6 +133,9 @@ class Daemon:
     def top(self, *args, n=10000, **kw):
         return json.loads(self.ctl("top", "--format", "json", "-n", n, *args, **kw).stdout)
 
+    def offcpu(self, *args, n=10000):
+        return json.loads(self.ctl("offcpu", "--format", "json", "-n", n, *args).stdout)
+
     def status(self):
         return json.loads(self.ctl("status", "--format", "json").stdout)
 

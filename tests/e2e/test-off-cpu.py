@@ -83,6 +83,11 @@ def test_two_spinners_on_one_cpu_are_preempted(t):
     causes = rows_by_name(d.top("--type", "off-cpu", "--by", "cause", *args))
     assert causes["preempted"]["total"] > 3e9, causes
     assert causes.get("blocked", {"total": 0})["total"] < 0.3e9, causes
+    answer = d.offcpu(*args)
+    # The heaviest rows, and each of the two has one.
+    first = answer["rows"][:2]
+    assert {r["pid"] for r in first} == {a.pid, b.pid} and all(r["cause"] == "preempted" for r in first), first
+    assert answer["preempted"] == sum(r["total"] for r in answer["rows"] if r["cause"] == "preempted"), answer
 
 
 KINDS = ("sleep", "poll", "pipe", "socket", "futex", "child", "io", "page-fault")
@@ -101,6 +106,9 @@ def test_kinds_of_waits(t):
         blocked = rows_by_name(d.top(*args))["blocked"]["total"]
         # Where fsync waits for another's fsync, that is a lock.
         kinds = [kind] if kind != "io" else [kind, "lock"]
+        rows = [r for r in d.offcpu("--filter", f"pid={truth['pid']}")["rows"]
+                if r["thread"] == kind and r["cause"] == "blocked"]
+        assert abs(sum(r["total"] for r in rows) - blocked) < 0.02 * blocked, (kind, rows, blocked)
         told = d.top(*args, *sum((["--filter", f"wait={k}"] for k in kinds), []))["total"]
         assert told > 0.8 * blocked, (kind, told, blocked)
         idle = d.top(*args, "--filter", "idle=true")["total"]

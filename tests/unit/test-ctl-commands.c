@@ -32,7 +32,7 @@ static int run_parsed(char *words, struct strbuf *error)
 		[COMMAND_FLAME] = command_flame,   [COMMAND_SERIES] = command_series,
 		[COMMAND_STACKS] = command_stacks, [COMMAND_TYPES] = command_types,
 		[COMMAND_LABELS] = command_labels, [COMMAND_WATCH] = command_watch,
-		[COMMAND_RECORD] = command_record,
+		[COMMAND_RECORD] = command_record, [COMMAND_OFFCPU] = command_off_cpu,
 	};
 	char *argv[24] = { (char *)"sysprofctl" }, *save = NULL;
 	int argc = 1;
@@ -432,6 +432,45 @@ static void test_stacks(void **state)
 	assert_lines_fit(&narrow, 60);
 }
 
+static void test_off_cpu(void **state)
+{
+	_cleanup_(strbuf_done) struct strbuf text = {}, narrow = {}, json = {};
+	Sysprofd__V1__OffCpuResponse m = SYSPROFD__V1__OFF_CPU_RESPONSE__INIT;
+	Sysprofd__V1__OffCpuRow row = SYSPROFD__V1__OFF_CPU_ROW__INIT, *rows[] = { &row };
+	Sysprofd__V1__OffCpuWaker waker = SYSPROFD__V1__OFF_CPU_WAKER__INIT, *wakers[] = { &waker };
+
+	waker.comm = waker.thread = (char *)"writer";
+	waker.pid = waker.tid = 7;
+	waker.function = (char *)"flush_queue";
+	waker.share = 0.5;
+	row.comm = (char *)"nginx";
+	row.thread = (char *)"worker 1";
+	row.cause = (char *)"blocked";
+	row.wait = (char *)"pipe";
+	row.pid = 41;
+	row.tid = 42;
+	row.waits = 4;
+	row.total = m.blocked = 2 * NSEC_PER_SEC;
+	row.wakers = wakers;
+	row.n_wakers = 1;
+	m.idle = 60 * NSEC_PER_SEC;
+	m.idle_threads = 12;
+	m.rows = rows;
+	m.n_rows = 1;
+	answer_with(&m.base);
+	assert_int_equal(run("offcpu", 0, &text), 0);
+	assert_non_null(strstr(text.data, ", in 12 threads; --idle shows them\n"));
+	assert_non_null(
+		strstr(text.data, "pipe    41   42  nginx/worker 1  writer flush_queue 50.0 %\n"));
+	assert_non_null(strstr(text.data, "2.00 s"));
+	assert_int_equal(run("offcpu --idle", 60, &narrow), 0);
+	assert_lines_fit(&narrow, 60);
+	assert_int_equal(run("offcpu --format json", 0, &json), 0);
+	assert_non_null(
+		strstr(json.data, "\"cause\":\"blocked\",\"wait\":\"pipe\",\"idle\":false"));
+	assert_non_null(strstr(json.data, "\"function\":\"flush_queue\""));
+}
+
 static void test_series(void **state)
 {
 	_cleanup_(strbuf_done) struct strbuf json = {}, one = {}, many = {};
@@ -676,6 +715,7 @@ int main(void)
 		cmocka_unit_test(test_request_says_what_was_asked),
 		cmocka_unit_test(test_status),
 		cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_off_cpu),
 		cmocka_unit_test(test_series),
 		cmocka_unit_test(test_labels_and_types),
 		cmocka_unit_test(test_flame),

@@ -2,6 +2,7 @@
 /* Off-CPU: exact totals and the samples that tell where they went. */
 #include "fake-reader.h"
 #include "query/internal.h"
+#include "query/off-cpu.h"
 
 static void test_share_out(void **state)
 {
@@ -248,6 +249,93 @@ static void test_label_values_of_keys(void **state)
 	label_values_free(v);
 }
 
+static void wait_sample(struct bucket *b, struct who w, const char *path, enum wait_kind kind,
+			bool idle, uint64_t n, uint64_t us)
+{
+	add_row(b, PROFILE_OFF_CPU, series_id(b->dict, w), stack_id(b->dict, path),
+		OFF_KEY(OFF_BLOCKED, 1, 0) | OFF_WAIT_KEY(kind, idle), 0, n, us, 0);
+}
+
+static void wake(struct bucket *b, struct who of, struct who by, const char *path,
+		 enum wait_kind kind, uint64_t n, uint64_t us)
+{
+	add_row(b, PROFILE_OFF_CPU, series_id(b->dict, of), stack_id(b->dict, path),
+		OFF_KEY(OFF_BLOCKED, 1, 0) | OFF_WAIT_KEY(kind, 0) | OFF_ASPECT(OFF_WAKES),
+		series_id(b->dict, by), n, us, us);
+}
+
+static const struct off_cpu_row *row_of(const struct off_cpu_answer *a, struct who w,
+					unsigned cause, unsigned wait)
+{
+	for (size_t i = 0; i < a->n_rows; i++)
+		if (a->rows[i].pid == w.pid && a->rows[i].cause == cause && a->rows[i].wait == wait)
+			return &a->rows[i];
+	return NULL;
+}
+
+/* 900 us exactly, of which samples say 2/3 pipe and 1/3 idle in poll; woken by db and by app itself. */
+static struct bucket *waits_host(void)
+{
+	struct bucket *b = make_bucket(T0, 0);
+
+	off_total(b, app, OFF_BLOCKED, 9, 900);
+	wait_sample(b, app, "main;read", WAIT_PIPE, false, 4, 800);
+	wait_sample(b, app, "main;poll", WAIT_POLL, true, 2, 400);
+	off_total(b, app, OFF_RUN_QUEUE, 30, 100);
+	off_total(b, db, OFF_PREEMPTED, 3, 50);
+	wake(b, app, db, "query;write", WAIT_PIPE, 3, 600);
+	wake(b, app, db, "query;close", WAIT_PIPE, 1, 100);
+	wake(b, app, app, "main;kill", WAIT_PIPE, 1, 100);
+	return b;
+}
+
+static void test_rows_by_kind(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = waits_host();
+	_cleanup_(off_cpu_answer_free_p) struct off_cpu_answer *a = NULL, *folded = NULL;
+	struct off_cpu_question q = { .wakers = 2 };
+	struct selection s = whole(PROFILE_OFF_CPU);
+	struct query_source src = { .open = b };
+	const struct off_cpu_row *row;
+
+	assert_int_equal(query_off_cpu(&src, &s, &q, &a), 0);
+	assert_int_equal(a->coverage->total, 1050 * 1000);
+	assert_int_equal(a->n_rows, 4);
+	assert_int_equal(a->blocked, 600 * 1000);
+	assert_int_equal(a->idle, 300 * 1000);
+	assert_int_equal(a->idle_threads, 1);
+	assert_int_equal(a->run_queue, 100 * 1000);
+	assert_int_equal(a->preempted, 50 * 1000);
+	row = row_of(a, app, OFF_BLOCKED, WAIT_PIPE);
+	assert_ptr_equal(row, &a->rows[0]);
+	assert_int_equal(row->waits, 6);
+	assert_false(row->idle);
+	assert_int_equal(row->n_wakers, 2);
+	assert_int_equal(row->wakers[0].pid, db.pid);
+	assert_int_equal(row->wakers[0].waits, 4);
+	assert_string_equal(row->wakers[0].function, "write");
+	assert_true(row->wakers[0].share > 0.87 && row->wakers[0].share < 0.88);
+	assert_string_equal(row->wakers[1].function, "kill");
+	assert_true(row_of(a, app, OFF_BLOCKED, WAIT_POLL)->idle);
+	assert_int_equal(row_of(a, app, OFF_BLOCKED, WAIT_POLL)->n_wakers, 0);
+	q = (struct off_cpu_question){ .limit = 1, .fold_idle = true };
+	assert_int_equal(query_off_cpu(&src, &s, &q, &folded), 0);
+	assert_int_equal(folded->n_rows, 1);
+	assert_int_equal(folded->omitted, 2);
+	assert_int_equal(folded->idle, 300 * 1000);
+	assert_int_equal(folded->rows[0].n_wakers, 0);
+}
+
+static void test_filters_by_kind(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = waits_host();
+
+	assert_int_equal(off_total_of(b, FILTER_WAIT, "pipe", false), 600 * 1000);
+	assert_int_equal(off_total_of(b, FILTER_WAIT, "", false), 150 * 1000);
+	assert_int_equal(off_total_of(b, FILTER_IDLE, "true", false), 300 * 1000);
+	assert_int_equal(off_total_of(b, FILTER_IDLE, "true", true), 750 * 1000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +348,8 @@ int main(void)
 		cmocka_unit_test(test_off_cpu_odd_threads),
 		cmocka_unit_test(test_series_off_cpu),
 		cmocka_unit_test(test_label_values_of_keys),
+		cmocka_unit_test(test_rows_by_kind),
+		cmocka_unit_test(test_filters_by_kind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
