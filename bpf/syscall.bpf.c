@@ -118,9 +118,11 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 {
 	struct task_struct *task;
 	struct caller who;
-	u32 w = window;
+	u32 w = window, call;
+	u64 stamp;
 
 	task = caller_current(&who);
+	stamp = details_enabled ? stamp_take(who.tid) : 0;
 	if (young && nr == NR_MMAP && !who.compat)
 		young_mapped(task, &who, ret);
 	if (off_cpu_enabled && resume_hook == RESUME_SPLIT)
@@ -131,7 +133,10 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 		return 0;
 	if (nr == -1 && call_was_exec(task, ret))
 		nr = NR_EXECVE(who.compat);
-	call_count(w, &who, call_key(nr, ret, who.compat));
+	call = call_key(nr, ret, who.compat);
+	call_count(w, &who, call);
+	if (stamp)
+		call_took(w, &who, call, ret, stamp);
 	return 0;
 }
 
@@ -177,6 +182,8 @@ static __always_inline int call_ends_thread(struct task_struct *task)
 	};
 	int nr = task_nr(task);
 
+	if (details_enabled)
+		stamp_take(who.tid);
 	if (nr_is_exit(nr, who.compat))
 		call_count(window, &who, call_key(nr, 0, who.compat));
 	return 0;

@@ -22,6 +22,7 @@
 #include "offcpu.bpf.c"
 #include "iterate.bpf.c"
 #include "futex.bpf.c"
+#include "detail.bpf.c"
 #include "syscall.bpf.c"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -251,6 +251,50 @@ struct call_cache {
 };
 SHARED_ASSERT(sizeof(struct call_cache) == 8 + CALL_LINES * 24);
 
+/*
+ * How long calls took and how many bytes they moved: of those that begin in a span, which the daemon draws at random.
+ * The key is that of the calls, with a bin of the value in the place of the errno; bin 0 is 0, bin b holds the values
+ * from 2^(b-1) up to but not including 2^b.
+ */
+#define DETAIL_LATENCY 1U /* as enum call_aspect */
+#define DETAIL_BYTES 2U
+#define DETAIL_KEY(call, kind, bin) (((call) & ~0xfffU) | (u32)(kind) << 30 | (u32)(bin))
+#define DETAIL_BINS 64
+struct call_detail {
+	u64 calls; /* for which the measured ones stand */
+	u64 sum; /* ns or bytes, of all these */
+	u64 max;
+	u64 measured;
+};
+
+/* In front of the map, as call_cache is. */
+#define DETAIL_LINES_BITS 8
+#define DETAIL_LINES (1U << DETAIL_LINES_BITS)
+struct detail_line {
+	struct syscall_key key;
+	struct call_detail value;
+};
+struct detail_cache {
+	struct detail_line lines[DETAIL_LINES];
+};
+SHARED_ASSERT(sizeof(struct detail_cache) == DETAIL_LINES * 48);
+
+/* The time in which a call must begin, monotonic: begin <= t < end. */
+struct call_span {
+	u64 begin, end;
+};
+
+/*
+ * When a thread's call in progress began. Tids are spread over the slots: the lowest bits of a stamp tell whose it is,
+ * the next for how many calls (a power of two) this one stands, the others the time.
+ */
+#define TID_BITS 22 /* PID_MAX_LIMIT */
+#define STAMP_SHIFT_BITS 3
+
+/* Calls by ABI and number that return how many bytes they moved. */
+#define SIZED_ABIS 3
+#define SIZED_WORDS 16
+
 enum futex_class {
 	FUTEX_CLASS_WAIT = 1, /* WAIT, WAIT_BITSET, futex_wait */
 	FUTEX_CLASS_LOCK_PI = 2, /* LOCK_PI, LOCK_PI2 */

@@ -407,7 +407,8 @@ static int find_programs(struct collector *c)
 	bpf_object__for_each_program (p, c->skel->obj) {
 		enum source s = source_of_program(p);
 
-		if (bpf_program__fd(p) < 0 || s == SOURCE_N)
+		if (bpf_program__fd(p) < 0 || s == SOURCE_N ||
+		    (source_ops[s]->counts && !source_ops[s]->counts(c, p)))
 			continue;
 		r = ARRAY_GROW(c->misses, c->cap_misses, c->n_misses + 1);
 		if (r < 0)
@@ -542,6 +543,16 @@ int collector_poll(struct collector *c)
 			first = r;
 	}
 	return first;
+}
+
+uint64_t collector_wake_ns(const struct collector *c)
+{
+	uint64_t wake = UINT64_MAX;
+
+	for (int s = 0; s < SOURCE_N; s++)
+		if (c->sources[s].on && source_ops[s]->wake_ns)
+			wake = MIN(wake, source_ops[s]->wake_ns(c));
+	return wake;
 }
 
 /* ---- memory -------------------------------------------------------------------------------------- */

@@ -28,6 +28,7 @@ struct collect_options {
 	uint64_t slice_ns; /* the longest window: sizes maps */
 	const struct walk_tables *tables; /* lent; NULL: user stacks by frame pointers alone */
 	const struct kernel_places *places; /* read while the collector is made; NULL: not known */
+	double syscall_details; /* share of the time in which calls are timed and sized; 0: never, 1: always */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
 	unsigned
 		skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
@@ -88,6 +89,10 @@ struct slice_syscall {
 	struct syscall_key key;
 	uint64_t calls;
 };
+struct slice_detail {
+	struct syscall_key key; /* DETAIL_KEY() */
+	struct call_detail value;
+};
 struct slice_futex {
 	struct futex_key key;
 	struct futex_value value;
@@ -135,6 +140,10 @@ struct slice {
 	size_t n_off_cpu, cap_off_cpu;
 	struct slice_syscall *syscalls;
 	size_t n_syscalls, cap_syscalls;
+	struct slice_detail *details; /* a key may be repeated */
+	size_t n_details, cap_details;
+	uint64_t span_ns; /* the time in which calls began that details tell of */
+	double span_share; /* of all time, as it was asked for */
 	struct slice_futex *futex;
 	size_t n_futex, cap_futex;
 	struct slice_lock *locks;
@@ -155,6 +164,8 @@ DEFINE_CLEANUP(struct slice *, slice_free)
  * second, reopens events of CPUs that came back, adapts T.
  */
 int collector_poll(struct collector *c);
+/* When it should be called next, if not sooner: monotonic, UINT64_MAX when that does not matter. */
+uint64_t collector_wake_ns(const struct collector *c);
 /*
  * Closes the window: flip, grace period, ring buffer, counts, accounting. With `bucket_end`, waits in
  * progress are walked as well (task iterator), so that every blocked thread shows in the bucket.

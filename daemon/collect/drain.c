@@ -23,6 +23,7 @@ struct slice *slice_free(struct slice *s)
 	free(s->on_cpu);
 	free(s->off_cpu);
 	free(s->syscalls);
+	free(s->details);
 	free(s->futex);
 	free(s->locks);
 	free(s->lock_samples);

@@ -29,6 +29,9 @@ struct source_ops {
 	int (*attach)(struct collector *c);
 	/* Several times a second. */
 	int (*poll)(struct collector *c, uint64_t mono_ns);
+	uint64_t (*wake_ns)(const struct collector *c); /* when it should be polled next */
+	/* Whether a run of this program that the kernel skipped is an event that was lost; NULL: of any. */
+	bool (*counts)(const struct collector *c, const struct bpf_program *p);
 	/* The window is still open: gaps between ticks, and waits in progress at a bucket's end. */
 	int (*before_swap)(struct collector *c, bool bucket_end, struct slice *s);
 	/* Instead of it where a source goes over to another collector: `fresh` is to begin where `old` ends. */
@@ -167,6 +170,15 @@ int hooks_attach_sys_exit(struct collector *c);
 /* New mappings, for the walks; where they cannot be noted, new programs have partial stacks for a while. */
 void hooks_use_young(struct collector *c);
 void hooks_attach_young(struct collector *c);
+
+/* ---- details.c: latency and sizes of calls, a part of the source syscalls ---------------------------- */
+
+int details_configure(struct collector *c);
+int details_attach(struct collector *c); /* after the return of calls */
+int details_poll(struct collector *c, uint64_t mono_ns);
+uint64_t details_wake_ns(const struct collector *c);
+int details_drain(struct collector *c, unsigned set, struct slice *s);
+void details_free(struct collector *c);
 
 /* ---- ring.c --------------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "collect/internal.h"
+#include "model/profile.h"
 
 struct drain {
 	struct slice *s;
@@ -101,9 +102,12 @@ static int syscalls_drain(struct collector *c, unsigned set, struct slice *s)
 	/* The programs count what they saw and what they lost; what is here is what they stored. */
 	a->stored = a->seen;
 	for (int i = 0; i < LOSS_N; i++)
-		a->stored -= MIN(a->lost[i], a->stored);
+		if (!loss_keeps_weight(i))
+			a->stored -= MIN(a->lost[i], a->stored);
 	slice_balance(s, SOURCE_SYSCALLS, d.calls);
 	merge(s);
+	r = r < 0 ? r : k;
+	k = details_drain(c, set, s);
 	return r < 0 ? r : k;
 }
 
@@ -113,7 +117,8 @@ static int syscalls_configure(struct collector *c)
 	struct sysprofd_bpf *skel = c->skel;
 	int r;
 
-	if (c->sources[SOURCE_SYSCALLS].attempt) {
+	/* First without what only latency and sizes need. */
+	if (c->sources[SOURCE_SYSCALLS].attempt > (c->o.syscall_details > 0)) {
 		source_off(c, SOURCE_SYSCALLS, "%s", c->sources[SOURCE_SYSCALLS].state.text);
 		return 0;
 	}
@@ -124,6 +129,8 @@ static int syscalls_configure(struct collector *c)
 		r = use_map(skel->maps.syscalls_a, entries);
 	if (r == 0)
 		r = use_map(skel->maps.syscalls_b, entries);
+	if (r == 0 && c->o.syscall_details > 0 && !c->sources[SOURCE_SYSCALLS].attempt)
+		r = details_configure(c);
 	skel->rodata->syscalls_enabled = true;
 	use_program(skel->progs.syscall_thread_exit);
 	if (c->hooks.classic)
@@ -155,6 +162,8 @@ static int syscalls_attach(struct collector *c)
 
 	if (r == 0)
 		r = attach_thread_exit(c);
+	if (r == 0)
+		r = details_attach(c);
 	if (r < 0)
 		return r;
 	snprintf(state->hook, sizeof(state->hook), "%s",
@@ -166,9 +175,22 @@ static int syscalls_attach(struct collector *c)
 	return 0;
 }
 
+/* A call whose begin was not stamped is counted all the same. */
+static bool syscalls_counts(const struct collector *c, const struct bpf_program *p)
+{
+	const struct sysprofd_bpf *skel = c->skel;
+
+	return p != skel->progs.syscall_enter && p != skel->progs.syscall_enter_classic &&
+	       p != skel->progs.syscall_exec;
+}
+
 const struct source_ops syscalls_ops = {
 	.prefix = "syscall_",
 	.configure = syscalls_configure,
 	.attach = syscalls_attach,
+	.poll = details_poll,
+	.wake_ns = details_wake_ns,
+	.counts = syscalls_counts,
 	.drain = syscalls_drain,
+	.free = details_free,
 };

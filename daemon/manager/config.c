@@ -18,6 +18,7 @@ enum kind {
 	KIND_BOOL,
 	KIND_NUMBER, /* uint64_t */
 	KIND_REAL, /* double */
+	KIND_SHARE, /* double, of the time: "off", "always", "10%" */
 	KIND_TIME, /* uint64_t ns: "10s", "500ms", "7d" */
 	KIND_BYTES, /* uint64_t: "64M", "1G" */
 	KIND_TEXT, /* char * */
@@ -51,6 +52,8 @@ static const struct setting settings[] = {
 	  "Measure what threads wait for." },
 	{ "collect", "syscalls", KIND_BOOL, AT(syscalls), "yes", NULL, NULL, NULL,
 	  "Count system calls and their errors." },
+	{ "collect", "syscall-details", KIND_SHARE, AT(syscall_details), "10%", "0.1%", "100%", NULL,
+	  "Share of the time in which system calls are timed and sized: random stretches of it, always, or off." },
 	{ "collect", "futex", KIND_BOOL, AT(futex), "yes", NULL, NULL, NULL,
 	  "Measure waits for locks." },
 	{ "collect", "on-cpu-rate", KIND_REAL, AT(on_cpu_rate), "19", "1", "9999", NULL,
@@ -133,6 +136,7 @@ static const struct suffix byte_suffixes[] = {
 	{ "K", 1024.0 },	  { "M", 1048576.0 }, { "G", 1073741824.0 },
 	{ "T", 1099511627776.0 }, { "", 1 },	      { NULL, 0 },
 };
+static const struct suffix share_suffixes[] = { { "%", 0.01 }, { NULL, 0 } };
 static const struct suffix no_suffixes[] = { { "", 1 }, { NULL, 0 } };
 
 static bool parse_scaled(const char *text, const struct suffix *suffixes, double *ret)
@@ -155,7 +159,16 @@ static bool parse_scaled(const char *text, const struct suffix *suffixes, double
 
 static const struct suffix *suffixes_of(enum kind kind)
 {
-	return kind == KIND_TIME ? time_suffixes : kind == KIND_BYTES ? byte_suffixes : no_suffixes;
+	switch (kind) {
+	case KIND_TIME:
+		return time_suffixes;
+	case KIND_BYTES:
+		return byte_suffixes;
+	case KIND_SHARE:
+		return share_suffixes;
+	default:
+		return no_suffixes;
+	}
 }
 
 static bool parse_bool(const char *text, bool *ret)
@@ -177,6 +190,9 @@ static void expect(struct strbuf *why, const struct setting *s)
 	switch (s->kind) {
 	case KIND_BOOL:
 		strbuf_puts(why, "yes or no");
+		break;
+	case KIND_SHARE:
+		strbuf_printf(why, "off, always, or a share from %s to %s", s->min, s->max);
 		break;
 	case KIND_TIME:
 		strbuf_printf(why, "a time from %s to %s, such as %s", s->min, s->max, s->initial);
@@ -215,7 +231,7 @@ static bool set_number(void *at, const struct setting *s, const char *text)
 	if (!parse_scaled(s->min, suffixes_of(s->kind), &lo) ||
 	    !parse_scaled(s->max, suffixes_of(s->kind), &hi) || v < lo || v > hi)
 		return false;
-	if (s->kind == KIND_REAL) {
+	if (s->kind == KIND_REAL || s->kind == KIND_SHARE) {
 		*(double *)at = v;
 		return true;
 	}
@@ -223,6 +239,15 @@ static bool set_number(void *at, const struct setting *s, const char *text)
 		return false;
 	*(uint64_t *)at = (uint64_t)v;
 	return true;
+}
+
+static bool set_share(void *at, const struct setting *s, const char *text)
+{
+	if (streq(text, "off") || streq(text, "always")) {
+		*(double *)at = streq(text, "always");
+		return true;
+	}
+	return set_number(at, s, text);
 }
 
 static bool set_choice(void *at, const struct setting *s, const char *text)
@@ -291,6 +316,8 @@ static int set_value(struct config *c, const struct setting *s, const char *text
 	switch (s->kind) {
 	case KIND_BOOL:
 		return !parse_bool(text, at);
+	case KIND_SHARE:
+		return !set_share(at, s, text);
 	case KIND_CHOICE:
 		return !set_choice(at, s, text);
 	case KIND_RULE:
@@ -495,6 +522,7 @@ static bool value_equal(const struct setting *s, const void *a, const void *b)
 	case KIND_CHOICE:
 		return *(const unsigned *)a == *(const unsigned *)b;
 	case KIND_REAL:
+	case KIND_SHARE:
 		return *(const double *)a == *(const double *)b;
 	case KIND_TEXT:
 	case KIND_URLS:

@@ -14,6 +14,7 @@
 struct config {
 	/* [collect] */
 	bool on_cpu, off_cpu, syscalls, futex;
+	double syscall_details; /* share of the time */
 	double on_cpu_rate;
 	unsigned on_cpu_event; /* 0: cpu-clock, 1: cycles */
 	uint64_t off_cpu_threshold_ns, off_cpu_threshold_max_ns;

@@ -285,7 +285,8 @@ static void *drain_thread(void *arg)
 	plan_slice(r);
 	for (;;) {
 		uint64_t now = mono_now_ns();
-		uint64_t next = MIN(r->slice_deadline_mono_ns, r->bucket_deadline_mono_ns);
+		uint64_t next = MIN(MIN(r->slice_deadline_mono_ns, r->bucket_deadline_mono_ns),
+				    collector_wake_ns(r->collector));
 		struct timespec until;
 		bool stop;
 

@@ -185,6 +185,18 @@ static const char *recent_syscall(unsigned nr)
 	return nr >= 451 ? NAME_AT(names, nr - 451) : NULL;
 }
 
+static const char *name_of(unsigned abi, unsigned nr)
+{
+	switch (abi) {
+	case SYSCALL_ABI_COMPAT:
+		return NAME_AT(compat_syscalls, nr);
+	case SYSCALL_ABI_X32:
+		return NAME_AT(x32_syscalls, nr);
+	default:
+		return NAME_AT(native_syscalls, nr);
+	}
+}
+
 const char *syscall_text(uint32_t key, char *buf, size_t size)
 {
 	unsigned nr = SYSCALL_KEY_NR(key), abi = SYSCALL_KEY_ABI(key);
@@ -197,14 +209,27 @@ const char *syscall_text(uint32_t key, char *buf, size_t size)
 		snprintf(buf, size, "%s[invalid]", prefix);
 		return buf;
 	}
-	name = abi == SYSCALL_ABI_COMPAT ? NAME_AT(compat_syscalls, nr)
-					 : NAME_AT(native_syscalls, nr);
-	name = name ?: recent_syscall(nr);
+	name = name_of(abi, nr) ?: recent_syscall(nr);
 	if (name)
 		snprintf(buf, size, "%s%s", prefix, name);
 	else
 		snprintf(buf, size, "%ssyscall_%u", prefix, nr);
 	return buf;
+}
+
+int syscall_number(unsigned abi, const char *name)
+{
+	size_t n = abi == SYSCALL_ABI_COMPAT ? ARRAY_SIZE(compat_syscalls)
+		   : abi == SYSCALL_ABI_X32  ? ARRAY_SIZE(x32_syscalls)
+					     : ARRAY_SIZE(native_syscalls);
+
+	for (size_t nr = 0; nr < n; nr++) {
+		const char *at = name_of(abi, (unsigned)nr);
+
+		if (at && streq(at, name))
+			return (int)nr;
+	}
+	return -ENOENT;
 }
 
 const char *errno_text(unsigned err, char *buf, size_t size)

@@ -263,8 +263,11 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  *  OFF_WAKES           OFF_KEY(cause, ..)                series: of waits woken   us waited      longest us
  *                                                        the waker                so
  *                      the row's series waited, its stack is the waker's
- *  CALL_LATENCY        CALL_KEY(abi, nr, log2 of ns)     0          calls         us             longest us
- *  CALL_BYTES          CALL_KEY(abi, nr, log2 of bytes)  0          calls         bytes          largest
+ *  CALL_LATENCY        CALL_KEY(abi, nr, bin of ns)      0          calls         us             longest us
+ *  CALL_BYTES          CALL_KEY(abi, nr, bin of bytes)   0          calls         bytes          largest
+ *                      of some calls, weighted to stand for all; bin b > 0: from 2^(b-1) to below 2^b
+ *  CALL_BASIS          CALL_KEY(abi, nr, 0)              0          calls timed   calls sized    0
+ *                      so many of them these estimates rest on
  *  FUTEX_HISTOGRAM     class, log2 of ns                 lock       waits         0              0
  *  FUTEX_WAKES         class, 0                          lock       calls         threads woken  0
  *                      class, WAKES_NOBODY               lock       calls         0              0
@@ -302,7 +305,7 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 #define CALL_KEY_BIN(k) SYSCALL_KEY_ERRNO(k)
 
 enum off_aspect { OFF_WAITS = 0, OFF_WAKES = 1 };
-enum call_aspect { CALL_COUNT = 0, CALL_LATENCY = 1, CALL_BYTES = 2 };
+enum call_aspect { CALL_COUNT = 0, CALL_LATENCY = 1, CALL_BYTES = 2, CALL_BASIS = 3 };
 enum futex_aspect {
 	FUTEX_WAITS = 0,
 	FUTEX_HISTOGRAM = 1,
@@ -346,6 +349,8 @@ const char *futex_class_name(unsigned cls); /* "wait", "lock-pi", ... */
 const char *futex_outcome_name(unsigned outcome); /* "woken", "timeout", ... */
 /* "read", "compat:writev", "x32:ioctl", "syscall_999", "[invalid]"; into buf when it must be made. */
 const char *syscall_text(uint32_t key, char *buf, size_t size);
+/* The number of a call by its name, where headers know it; -ENOENT. */
+int syscall_number(unsigned abi, const char *name);
 const char *errno_text(unsigned err, char *buf, size_t size); /* "EAGAIN" */
 
 /*

@@ -9,7 +9,7 @@ calls() # header
 	{
 		echo "#include <$1>"
 		echo "#include <$1>" | $cc -E -dM -x c - | sed -nE 's/^#define __NR_([a-z0-9_]+) .*/call "\1" __NR_\1/p'
-	} | $cc -E -P -x c - | sed -nE 's/^call "(.*)" ([0-9]+)$/\2 \1/p'
+	} | $cc -E -P -x c - | sed -nE 's/^call "(.*)" \(?(__X32_SYSCALL_BIT \+ )?([0-9]+)\)?$/\3 \1/p'
 }
 
 table() # name, header...
@@ -29,6 +29,12 @@ table() # name, header...
 
 table native_syscalls asm/unistd_64.h asm/unistd.h
 case $($cc -dumpmachine) in
-x86_64*) table compat_syscalls asm/unistd_32.h ;;
-*) echo 'static const char *const compat_syscalls[] = { [1023] = NULL };' ;;
+x86_64*)
+	table compat_syscalls asm/unistd_32.h
+	table x32_syscalls asm/unistd_x32.h
+	;;
+*)
+	echo 'static const char *const compat_syscalls[] = { [1023] = NULL };'
+	echo 'static const char *const x32_syscalls[] = { [1023] = NULL };'
+	;;
 esac

@@ -25,6 +25,12 @@ struct source_ns {
 	uint64_t stored, idle, lost;
 };
 
+/* Of a bucket: its time, how much of it lay in spans, and how much of it ought to. */
+struct call_spans {
+	uint64_t covered_ns, span_ns;
+	double share;
+};
+
 struct window {
 	struct window_options options;
 	struct process_table *processes;
@@ -34,6 +40,7 @@ struct window {
 
 	struct bucket *bucket; /* columns hold nanoseconds until it closes */
 	struct source_ns ns[SOURCE_N];
+	struct call_spans spans;
 	uint64_t *binary_keys; /* by binary id */
 	size_t n_keys, cap_keys;
 	struct memo binaries; /* registry key -> binary id, lives as long as the bucket */
@@ -85,3 +92,7 @@ void window_drop_row(struct adding *a, enum source source, uint64_t n, uint64_t 
 
 /* locks.c: waits for locks in user space, and what explains them. */
 void locks_add(struct adding *a);
+
+/* calls.c: what a slice knows of how long calls took; scaled when the bucket closes. */
+int calls_add(struct window *w, struct slice *s);
+void calls_scale(struct columns *c, const struct call_spans *spans);

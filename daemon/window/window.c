@@ -58,6 +58,7 @@ static void drop_open(struct window *w)
 	w->binary_keys = NULL;
 	w->n_keys = w->cap_keys = 0;
 	memset(w->ns, 0, sizeof(w->ns));
+	w->spans = (struct call_spans){};
 	memo_clear(&w->binaries);
 	memo_clear(&w->locks);
 }
@@ -383,6 +384,9 @@ int window_add(struct window *w, struct slice *s, const struct bucket_meta *begi
 	locks_add(&a);
 	add_off_cpu(&a);
 	add_threads(&a);
+	r = calls_add(w, s);
+	if (a.error == 0)
+		a.error = r;
 	add_accounting(w, s);
 	/* Slices of a second or two repeat most of their rows: keep the open bucket small. */
 	r = merge_columns(w->bucket);
@@ -396,8 +400,12 @@ static uint64_t to_us(uint64_t ns)
 	return (ns + NSEC_PER_USEC / 2) / NSEC_PER_USEC;
 }
 
-static void round_to_us(struct bucket *b, const struct source_ns ns[SOURCE_N])
+/* What is measured becomes what is stored. */
+static void settle(const struct window *w, struct bucket *b)
 {
+	const struct source_ns *ns = w->ns;
+
+	calls_scale(&b->columns[PROFILE_SYSCALLS], &w->spans);
 	for (size_t t = 0; t < PROFILE_TYPE_N; t++) {
 		struct columns *c = &b->columns[t];
 
@@ -426,7 +434,7 @@ int window_close(struct window *w, struct filled *ret)
 		return 1;
 	/* Again, should it have failed: rows must be unique. */
 	(void)merge_columns(w->bucket);
-	round_to_us(w->bucket, w->ns);
+	settle(w, w->bucket);
 	*ret = (struct filled){
 		.bucket = TAKE_PTR(w->bucket),
 		.n_keys = w->n_keys,
@@ -453,7 +461,7 @@ int window_snapshot(struct window *w, struct filled *ret)
 			return -ENOMEM;
 		memcpy(keys, w->binary_keys, w->n_keys * sizeof(*keys));
 	}
-	round_to_us(b, w->ns);
+	settle(w, b);
 	*ret = (struct filled){ .bucket = TAKE_PTR(b), .n_keys = w->n_keys };
 	ret->binary_keys = TAKE_PTR(keys);
 	return 0;

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * How long calls take and how many bytes they move, taken in spans of time.
+ *
+ * A second program at every call costs, so it is attached for spans only, drawn at random so that nothing periodic can
+ * hide between them: gaps and spans are both of random length. What a span covered is exact, since the programs
+ * compare times with its limits, which are set when the program is attached already. Rows are scaled where the
+ * bucket's whole coverage is known: see window/calls.c.
+ */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "collect/internal.h"
+#include "collect/spans.h"
+#include "model/profile.h"
+
+#define STAMPS_MIN (1U << 12)
+#define STAMPS_MAX (1U << 16)
+
+_Static_assert((int)DETAIL_LATENCY == CALL_LATENCY && (int)DETAIL_BYTES == CALL_BYTES, "aspects");
+
+struct details {
+	struct spans spans;
+	struct bpf_link *link; /* of the program that stamps the begin of calls */
+};
+
+/* ---- before load ----------------------------------------------------------------------------------- */
+
+static const char *const sized_names[] = {
+	"read",
+	"write",
+	"readv",
+	"writev",
+	"pread64",
+	"pwrite64",
+	"preadv",
+	"pwritev",
+	"preadv2",
+	"pwritev2",
+	"send",
+	"recv",
+	"sendto",
+	"recvfrom",
+	"sendmsg",
+	"recvmsg",
+	"sendfile",
+	"sendfile64",
+	"splice",
+	"tee",
+	"vmsplice",
+	"getdents",
+	"getdents64",
+	"getrandom",
+	"copy_file_range",
+	"process_vm_readv",
+	"process_vm_writev",
+};
+
+static void name_sized_calls(struct sysprofd_bpf *skel)
+{
+	for (unsigned abi = 0; abi < SIZED_ABIS; abi++)
+		for (size_t i = 0; i < ARRAY_SIZE(sized_names); i++) {
+			int nr = syscall_number(abi, sized_names[i]);
+
+			if (nr >= 0 && nr < SIZED_WORDS * 64)
+				skel->rodata->sized_calls[abi][nr / 64] |= 1ULL << nr % 64;
+		}
+}
+
+static int use_stamps(struct collector *c)
+{
+	uint32_t n = STAMPS_MIN, wanted = count_threads() * 8;
+	unsigned bits = 12;
+
+	for (; n < STAMPS_MAX && n < wanted; n *= 2)
+		bits++;
+	c->skel->rodata->stamp_tag_bits = TID_BITS - bits;
+	c->skel->rodata->stamp_base = mono_now_ns() - 1; /* no stamp is 0 */
+	return use_map(c->skel->maps.call_stamps, n);
+}
+
+int details_configure(struct collector *c)
+{
+	uint32_t entries = count_entries(c, 250, 8192, 32768);
+	struct sysprofd_bpf *skel = c->skel;
+	int r = use_stamps(c);
+
+	if (r == 0)
+		r = use_map(skel->maps.call_paces, 0);
+	if (r == 0)
+		r = use_map(skel->maps.detail_caches, 0);
+	if (r == 0)
+		r = use_map(skel->maps.details_a, entries);
+	if (r == 0)
+		r = use_map(skel->maps.details_b, entries);
+	if (r < 0)
+		return r;
+	name_sized_calls(skel);
+	skel->rodata->details_enabled = true;
+	use_program(skel->progs.syscall_exec);
+	use_program(skel->progs.syscall_enter);
+	if (c->hooks.classic)
+		use_program(skel->progs.syscall_enter_classic);
+	return 0;
+}
+
+/* ---- spans ----------------------------------------------------------------------------------------- */
+
+static struct details *details_of(const struct collector *c)
+{
+	return c->sources[SOURCE_SYSCALLS].priv;
+}
+
+static int attach(struct collector *c, struct details *d)
+{
+	struct sysprofd_bpf *skel = c->skel;
+
+	d->link = bpf_program__attach(skel->links.syscall_exit_classic ||
+						      skel->links.syscall_exit_classic_young
+					      ? skel->progs.syscall_enter_classic
+					      : skel->progs.syscall_enter);
+	return d->link ? 0 : negative_errno();
+}
+
+static void detach(struct details *d)
+{
+	bpf_link__destroy(d->link);
+	d->link = NULL;
+}
+
+/* The programs see the new begin before the new end, and no span until then: the old end has passed. */
+static void tell_programs(struct collector *c, const struct span *s)
+{
+	__atomic_store_n(&c->skel->bss->call_span.begin, s->begin, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->skel->bss->call_span.end, s->end, __ATOMIC_RELEASE);
+}
+
+static int begin_span(struct collector *c, struct details *d)
+{
+	int r = d->link ? 0 : attach(c, d);
+	struct span s;
+
+	if (r < 0) {
+		spans_put_off(&d->spans, mono_now_ns(), collector_random(c));
+		return r;
+	}
+	s = spans_begin(&d->spans, mono_now_ns(), collector_random(c));
+	tell_programs(c, &s);
+	return 0;
+}
+
+int details_poll(struct collector *c, uint64_t mono_ns)
+{
+	struct details *d = details_of(c);
+
+	if (!d)
+		return 0;
+	if (spans_ended(&d->spans, mono_ns)) {
+		detach(d);
+		spans_rest(&d->spans, collector_random(c));
+	}
+	return spans_due(&d->spans, mono_ns) ? begin_span(c, d) : 0;
+}
+
+uint64_t details_wake_ns(const struct collector *c)
+{
+	const struct details *d = details_of(c);
+
+	return d ? spans_next_ns(&d->spans) : UINT64_MAX;
+}
+
+int details_attach(struct collector *c)
+{
+	struct bpf_link *exec;
+	struct details *d;
+
+	if (!c->skel->rodata->details_enabled)
+		return 0;
+	exec = bpf_program__attach(c->skel->progs.syscall_exec);
+	if (!exec)
+		return negative_errno();
+	c->skel->links.syscall_exec = exec;
+	d = new0(struct details, 1);
+	if (!d)
+		return -ENOMEM;
+	spans_init(&d->spans, c->o.syscall_details, mono_now_ns(), collector_random(c));
+	c->sources[SOURCE_SYSCALLS].priv = d;
+	return details_poll(c, mono_now_ns());
+}
+
+void details_free(struct collector *c)
+{
+	struct details *d = details_of(c);
+
+	if (!d)
+		return;
+	detach(d);
+	free(d);
+	c->sources[SOURCE_SYSCALLS].priv = NULL;
+}
+
+/* ---- out of the kernel ----------------------------------------------------------------------------- */
+
+static int add_detail(struct slice *s, const struct syscall_key *key,
+		      const struct call_detail *value)
+{
+	int r = ARRAY_GROW(s->details, s->cap_details, s->n_details + 1);
+
+	if (r == 0)
+		s->details[s->n_details++] = (struct slice_detail){ *key, *value };
+	return r;
+}
+
+static int drain_one(void *ctx, const void *key, const void *value)
+{
+	struct call_detail v;
+	struct syscall_key k;
+
+	memcpy(&k, key, sizeof(k));
+	memcpy(&v, value, sizeof(v));
+	return add_detail(ctx, &k, &v);
+}
+
+static int drain_caches(struct collector *c, unsigned set, struct slice *s)
+{
+	const struct bpf_map *map = c->skel->maps.detail_caches;
+	_cleanup_free_ struct detail_cache *caches = new0(struct detail_cache, c->cpus_possible);
+	int r, k;
+
+	if (!caches)
+		return -ENOMEM;
+	r = read_per_cpu(c, map, set, caches);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < (size_t)c->cpus_possible * DETAIL_LINES && r == 0; i++) {
+		const struct detail_line *line = &caches[i / DETAIL_LINES].lines[i % DETAIL_LINES];
+
+		if (line->value.calls)
+			r = add_detail(s, &line->key, &line->value);
+	}
+	memset(caches, 0, c->cpus_possible * sizeof(*caches));
+	k = write_per_cpu(c, map, set, caches);
+	return r < 0 ? r : k;
+}
+
+/* Calls that began in a span end long after it: something may be there whenever the programs run. */
+int details_drain(struct collector *c, unsigned set, struct slice *s)
+{
+	struct details *d = details_of(c);
+	int r, k;
+
+	if (!d)
+		return 0;
+	r = drain_map(c, set ? c->skel->maps.details_b : c->skel->maps.details_a, drain_one, s);
+	k = drain_caches(c, set, s);
+	s->span_ns = spans_take(&d->spans, s->mono_start_ns, s->mono_end_ns);
+	s->span_share = d->spans.share;
+	return r < 0 ? r : k;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * How long calls took and how much they moved: measured in spans of the time, stored as estimates of all of it.
+ *
+ * A bucket's rows are scaled once, when it closes, by its time over that of its spans, both of which are exact: single
+ * windows may hold no span, or the end of one. A call that ends in a bucket without any weighs what spans weigh on
+ * average.
+ */
+#include "../bpf/sysprofd.h"
+#include "window/internal.h"
+
+/* A bucket that spans have hardly touched gives few calls, and they do not speak for all of it. */
+#define MAX_OVERWEIGHT 4
+
+static int add_detail(struct window *w, struct slice *s, const struct slice_detail *d)
+{
+	struct columns *c = &w->bucket->columns[PROFILE_SYSCALLS];
+	bool timed = row_aspect(PROFILE_SYSCALLS, d->key.call) == CALL_LATENCY, folded;
+	uint32_t basis = CALL_KEY(CALL_BASIS, SYSCALL_KEY_ABI(d->key.call),
+				  SYSCALL_KEY_NR(d->key.call), 0);
+	int64_t series = resolve_series(w, d->key.tgid, 0, d->key.start, s->mono_end_ns, &folded);
+	int r;
+
+	if (series < 0)
+		return (int)series;
+	r = columns_add(c, (uint32_t)series, 0, d->key.call, 0, d->value.calls, d->value.sum,
+			d->value.max);
+	if (r == 0)
+		r = columns_add(c, (uint32_t)series, 0, basis, 0, timed ? d->value.measured : 0,
+				timed ? 0 : d->value.measured, 0);
+	return r;
+}
+
+int calls_add(struct window *w, struct slice *s)
+{
+	int first = 0;
+
+	w->spans.covered_ns += s->mono_end_ns - s->mono_start_ns;
+	w->spans.span_ns += s->span_ns;
+	if (s->span_share > 0)
+		w->spans.share = s->span_share;
+	for (size_t i = 0; i < s->n_details; i++) {
+		int r = add_detail(w, s, &s->details[i]);
+
+		if (r == 0)
+			continue;
+		s->source[SOURCE_SYSCALLS].sum.lost[LOSS_SHED] += s->details[i].value.calls;
+		if (first == 0)
+			first = r;
+	}
+	return first;
+}
+
+static double weight(const struct call_spans *s)
+{
+	double average = s->share > 0 ? 1 / s->share : 1;
+
+	if (s->span_ns == 0)
+		return average;
+	return MIN((double)s->covered_ns / (double)s->span_ns, MAX_OVERWEIGHT * average);
+}
+
+void calls_scale(struct columns *c, const struct call_spans *spans)
+{
+	double by = weight(spans);
+
+	for (size_t i = 0; i < c->n; i++) {
+		unsigned aspect = row_aspect(PROFILE_SYSCALLS, c->key[i]);
+
+		if (aspect != CALL_LATENCY && aspect != CALL_BYTES)
+			continue;
+		c->count[i] = (uint64_t)((double)c->count[i] * by + 0.5);
+		c->value[i] = (uint64_t)((double)c->value[i] * by + 0.5);
+	}
+}
