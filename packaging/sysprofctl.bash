@@ -5,7 +5,7 @@
 _sysprofctl()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' i
-	local commands='status top flame series stacks types labels watch record'
+	local commands='status top locks flame series stacks types labels watch record'
 	local keys='comm exe pid tid thread uid unit cgroup container pod namespace build-id binary function
 		cause syscall errno lock state'
 
@@ -50,6 +50,7 @@ _sysprofctl_word()
 	status | types) options='--format' ;;
 	stacks) options='-n --format' ;;
 	top) options="$selection --by -n --sort --names --format" ;;
+	locks) options='--since --until --filter -n --format' ;;
 	flame) options="$selection -o --names --format" ;;
 	series) options="$selection --by --step -n --format" ;;
 	labels) options="$4 $selection -n --format" ;;

@@ -12,9 +12,9 @@
 
 static const char *const command_names[COMMAND_N] = {
 	[COMMAND_STATUS] = "status", [COMMAND_TOP] = "top",	  [COMMAND_FLAME] = "flame",
-	[COMMAND_SERIES] = "series", [COMMAND_STACKS] = "stacks", [COMMAND_TYPES] = "types",
-	[COMMAND_OFFCPU] = "offcpu", [COMMAND_LABELS] = "labels", [COMMAND_WATCH] = "watch",
-	[COMMAND_RECORD] = "record",
+	[COMMAND_LOCKS] = "locks",   [COMMAND_SERIES] = "series", [COMMAND_STACKS] = "stacks",
+	[COMMAND_TYPES] = "types",   [COMMAND_OFFCPU] = "offcpu", [COMMAND_LABELS] = "labels",
+	[COMMAND_WATCH] = "watch",   [COMMAND_RECORD] = "record",
 };
 
 const char *command_name(enum command_id id)
@@ -249,12 +249,12 @@ static int set_version(struct options *o, const char *v, struct strbuf *error)
 
 #define IN(command) (1u << COMMAND_##command)
 #define ANYWHERE 0xffffffffu
-#define TEXT_COMMANDS                                                                           \
-	(IN(STATUS) | IN(TOP) | IN(OFFCPU) | IN(SERIES) | IN(STACKS) | IN(TYPES) | IN(LABELS) | \
-	 IN(WATCH))
+#define TEXT_COMMANDS                                                                          \
+	(IN(STATUS) | IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SERIES) | IN(STACKS) | IN(TYPES) | \
+	 IN(LABELS) | IN(WATCH))
 #define FILE_COMMANDS (IN(FLAME) | IN(RECORD))
 #define SELECTIONS (RANGES | IN(OFFCPU))
-#define RANGES (IN(TOP) | IN(FLAME) | IN(SERIES) | IN(LABELS))
+#define RANGES (IN(TOP) | IN(LOCKS) | IN(FLAME) | IN(SERIES) | IN(LABELS))
 
 static const struct option_row {
 	const char *name;
@@ -266,14 +266,14 @@ static const struct option_row {
 	{ "socket", 0, false, ANYWHERE, set_socket },
 	{ "help", 'h', true, ANYWHERE, set_help },
 	{ "version", 0, true, ANYWHERE, set_version },
-	{ "type", 0, false, RANGES | IN(WATCH), set_type },
+	{ "type", 0, false, (RANGES & ~IN(LOCKS)) | IN(WATCH), set_type },
 	{ "since", 0, false, SELECTIONS, set_since },
 	{ "until", 0, false, SELECTIONS, set_until },
 	{ "filter", 0, false, SELECTIONS | IN(WATCH) | IN(RECORD), set_filter },
 	{ "by", 0, false, IN(TOP) | IN(SERIES), set_by },
 	{ "idle", 0, true, IN(OFFCPU), set_idle },
-	{ "rows", 'n', false, IN(TOP) | IN(OFFCPU) | IN(SERIES) | IN(LABELS) | IN(STACKS),
-	  set_rows },
+	{ "rows", 'n', false,
+	  IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SERIES) | IN(LABELS) | IN(STACKS), set_rows },
 	{ "sort", 0, false, IN(TOP), set_sort },
 	{ "step", 0, false, IN(SERIES), set_step },
 	{ "names", 0, false, IN(TOP) | FILE_COMMANDS, set_names },
@@ -463,6 +463,8 @@ static int resolve_range(struct options *o, uint64_t now, struct strbuf *error)
 /* A dimension that only one type has says which type is meant. */
 static void resolve_type(struct options *o)
 {
+	if (o->command == COMMAND_LOCKS)
+		o->type = PROFILE_FUTEX;
 	if (o->command == COMMAND_OFFCPU)
 		o->type = PROFILE_OFF_CPU;
 	if (o->type_given)

@@ -159,6 +159,8 @@ static bool accepted(struct merge *m, struct ids i)
 	/* Off-CPU samples are scaled before stacks and states are asked for: see off_cpu_scale(). */
 	if (m->sel->type == PROFILE_OFF_CPU)
 		return true;
+	if (m->sel->stacks_of_waits && row_aspect(m->sel->type, i.key) != 0)
+		return true;
 	return (!x->checks_stack || lens_stack(l, i.stack)) &&
 	       (!x->checks_state || lens_state(l, i.key));
 }

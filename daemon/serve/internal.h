@@ -231,6 +231,7 @@ int method_label_values(struct call *c, struct worker *w);
 int method_merge(struct call *c, struct worker *w);
 int method_top(struct call *c, struct worker *w);
 int method_off_cpu(struct call *c, struct worker *w);
+int method_locks(struct call *c, struct worker *w);
 int method_series(struct call *c, struct worker *w);
 
 /* ---- the source of queries ----------------------------------------------------------------------- */

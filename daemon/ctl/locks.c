@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* locks: a block for each lock: what it is, who waits, who holds, what is wrong. */
+#include <stdio.h>
+
+#include "ctl/command.h"
+#include "ctl/coverage.h"
+#include "ctl/request.h"
+#include "export/human.h"
+
+#define LOCKS_SHOWN 5 /* of some seven lines: a screen */
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void number_json(struct json *j, const char *key, uint64_t v)
+{
+	json_key(j, key);
+	json_unsigned(j, v);
+}
+
+static void string_json(struct json *j, const char *key, const char *v)
+{
+	json_key(j, key);
+	json_string(j, v);
+}
+
+static void stacks_json(struct json *j, const char *key, Sysprofd__V1__LockStack *const *s,
+			size_t n, bool holders, bool times)
+{
+	json_key(j, key);
+	json_array(j);
+	for (size_t i = 0; i < n; i++) {
+		json_object(j);
+		string_json(j, "stack", s[i]->stack);
+		string_json(j, "place", s[i]->place);
+		number_json(j, "count", s[i]->count);
+		if (times) {
+			number_json(j, "total", s[i]->ns);
+			number_json(j, "max", s[i]->max_ns);
+		}
+		if (holders) {
+			string_json(j, "comm", s[i]->comm);
+			string_json(j, "thread", s[i]->thread);
+			number_json(j, "pid", s[i]->pid);
+			number_json(j, "tid", s[i]->tid);
+			string_json(j, "state", s[i]->state);
+			string_json(j, "wait", s[i]->wait);
+		}
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static void histogram_json(struct json *j, const Sysprofd__V1__LockRow *row)
+{
+	json_key(j, "histogram");
+	json_array(j);
+	for (size_t i = 0; i < row->n_histogram; i++) {
+		json_object(j);
+		number_json(j, "from", row->histogram[i]->from_ns);
+		json_key(j, "until");
+		if (row->histogram[i]->until_ns)
+			json_unsigned(j, row->histogram[i]->until_ns);
+		else
+			json_null(j);
+		number_json(j, "waits", row->histogram[i]->waits);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static void outcomes_json(struct json *j, const Sysprofd__V1__LockRow *row)
+{
+	json_key(j, "outcomes");
+	json_object(j);
+	number_json(j, "woken", row->woken_waits);
+	number_json(j, "timeout", row->timed_out);
+	number_json(j, "interrupted", row->interrupted);
+	number_json(j, "failed", row->failed);
+	json_object_end(j);
+}
+
+static void holder_json(struct json *j, const Sysprofd__V1__LockRow *row)
+{
+	json_key(j, "holder");
+	json_object(j);
+	number_json(j, "seen_running", row->seen_running);
+	number_json(j, "seen_runnable", row->seen_runnable);
+	number_json(j, "seen_blocked", row->seen_blocked);
+	number_json(j, "seen_unknown", row->seen_unknown);
+	number_json(j, "held_running", row->held_running_ns);
+	number_json(j, "held_runnable", row->held_runnable_ns);
+	number_json(j, "held_blocked", row->held_blocked_ns);
+	json_object_end(j);
+}
+
+static void row_json(struct json *j, const Sysprofd__V1__LockRow *row)
+{
+	json_object(j);
+	string_json(j, "lock", row->lock);
+	string_json(j, "binary", row->binary);
+	string_json(j, "class", row->class_);
+	string_json(j, "comm", row->comm);
+	if (row->pid) {
+		number_json(j, "pid", row->pid);
+		number_json(j, "start", row->start_ns);
+	}
+	json_key(j, "shared");
+	json_bool(j, row->shared);
+	number_json(j, "waits", row->waits);
+	number_json(j, "total", row->total_ns);
+	number_json(j, "max", row->max_ns);
+	number_json(j, "p50", row->p50_ns);
+	number_json(j, "p99", row->p99_ns);
+	histogram_json(j, row);
+	outcomes_json(j, row);
+	number_json(j, "concurrent", row->concurrent);
+	number_json(j, "met", row->met);
+	number_json(j, "wakes", row->wakes);
+	number_json(j, "woken", row->woken);
+	number_json(j, "idle_wakes", row->idle_wakes);
+	holder_json(j, row);
+	stacks_json(j, "waiters", row->waiters, row->n_waiters, false, true);
+	stacks_json(j, "holders", row->holders, row->n_holders, true, true);
+	stacks_json(j, "unlockers", row->unlockers, row->n_unlockers, false, false);
+	string_json(j, "verdict", row->verdict);
+	string_json(j, "evidence", row->evidence);
+	json_object_end(j);
+}
+
+static void answer_json(const Sysprofd__V1__LocksResponse *m, struct strbuf *out)
+{
+	struct json j = { .out = out };
+
+	json_object(&j);
+	coverage_json(&j, m->coverage);
+	number_json(&j, "rows_omitted", m->rows_omitted);
+	json_key(&j, "rows");
+	json_array(&j);
+	for (size_t i = 0; i < m->n_rows; i++)
+		row_json(&j, m->rows[i]);
+	json_array_end(&j);
+	json_object_end(&j);
+	strbuf_putc(out, '\n');
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void add_line(const struct text *t, enum text_style style, struct strbuf *line,
+		     struct strbuf *out)
+{
+	text_line(t, style, line->data ?: "", out);
+	strbuf_done(line);
+}
+
+static void head_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
+{
+	struct strbuf line = {};
+
+	strbuf_printf(&line, "%s  %s of %s", row->lock, row->class_,
+		      str_empty(row->comm) ? "?" : row->comm);
+	if (row->pid)
+		strbuf_printf(&line, " (%u)", row->pid);
+	if (row->shared)
+		strbuf_puts(&line, ", shared by processes");
+	add_line(t, STYLE_BOLD, &line, out);
+	strbuf_printf(&line, "  %s: %s", row->verdict, row->evidence);
+	if (streq(row->verdict, "idle-pool"))
+		add_line(t, STYLE_DIM, &line, out);
+	else
+		add_line(t, STYLE_WARN, &line, out);
+}
+
+static void waits_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
+{
+	struct strbuf line = {};
+	char n[HUMAN_MAX], total[HUMAN_MAX], max[HUMAN_MAX], p50[HUMAN_MAX], p99[HUMAN_MAX],
+		most[HUMAN_MAX];
+
+	strbuf_printf(&line,
+		      "  waits    %s, %s together, longest %s; half up to %s, 99 %% up to %s",
+		      human_count(row->waits, n), human_duration(row->total_ns, total),
+		      human_duration(row->max_ns, max), human_duration(row->p50_ns, p50),
+		      human_duration(row->p99_ns, p99));
+	if (row->concurrent > 1)
+		strbuf_printf(&line, "; up to %s at once", human_count(row->concurrent, most));
+	if (row->timed_out)
+		strbuf_printf(&line, "; %s timed out", human_count(row->timed_out, most));
+	add_line(t, STYLE_PLAIN, &line, out);
+}
+
+static const char *place_of(const Sysprofd__V1__LockStack *s)
+{
+	if (!str_empty(s->place))
+		return s->place;
+	return str_empty(s->stack) ? "[stack not taken]" : s->stack;
+}
+
+static void waiters_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
+{
+	for (size_t i = 0; i < row->n_waiters; i++) {
+		const Sysprofd__V1__LockStack *s = row->waiters[i];
+		struct strbuf line = {};
+		char share[HUMAN_MAX];
+
+		strbuf_printf(&line, "  %-8s %5s  %s", i ? "" : "waiting",
+			      human_share((double)s->ns, (double)row->total_ns, share),
+			      place_of(s));
+		add_line(t, STYLE_PLAIN, &line, out);
+	}
+}
+
+static void holders_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
+{
+	uint64_t held = row->held_running_ns + row->held_runnable_ns + row->held_blocked_ns;
+
+	for (size_t i = 0; i < row->n_holders; i++) {
+		const Sysprofd__V1__LockStack *s = row->holders[i];
+		struct strbuf line = {};
+		char share[HUMAN_MAX];
+
+		/* That it was seen says nothing more where the time was measured. */
+		if (held && !s->ns)
+			continue;
+		strbuf_printf(&line, "  %-8s %5s  %s", i ? "" : "held by",
+			      held ? human_share((double)s->ns, (double)held, share) : "",
+			      s->state);
+		if (!str_empty(s->wait))
+			strbuf_printf(&line, " (%s)", s->wait);
+		strbuf_printf(&line, ", %s [%u] in %s", str_empty(s->thread) ? s->comm : s->thread,
+			      s->tid, place_of(s));
+		add_line(t, STYLE_PLAIN, &line, out);
+	}
+}
+
+static void unlockers_text(const struct text *t, const Sysprofd__V1__LockRow *row,
+			   struct strbuf *out)
+{
+	struct strbuf line = {};
+	char calls[HUMAN_MAX], woken[HUMAN_MAX], idle[HUMAN_MAX], share[HUMAN_MAX];
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < row->n_unlockers; i++)
+		sum += row->unlockers[i]->count;
+	for (size_t i = 0; i < row->n_unlockers; i++) {
+		strbuf_printf(&line, "  %-8s %5s  %s", i ? "" : "woken by",
+			      human_share((double)row->unlockers[i]->count, (double)sum, share),
+			      place_of(row->unlockers[i]));
+		add_line(t, STYLE_PLAIN, &line, out);
+	}
+	strbuf_printf(&line, "  wakes    %s calls woke %s threads, %s woke none",
+		      human_count(row->wakes, calls), human_count(row->woken, woken),
+		      human_count(row->idle_wakes, idle));
+	if (row->wakes || row->idle_wakes)
+		add_line(t, STYLE_PLAIN, &line, out);
+	strbuf_done(&line);
+}
+
+static void row_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
+{
+	head_text(t, row, out);
+	if (row->waits)
+		waits_text(t, row, out);
+	waiters_text(t, row, out);
+	holders_text(t, row, out);
+	unlockers_text(t, row, out);
+	strbuf_putc(out, '\n');
+}
+
+static void answer_text(const struct options *o, const Sysprofd__V1__LocksResponse *m,
+			struct strbuf *out)
+{
+	struct strbuf line = {};
+	struct text text;
+	char n[HUMAN_MAX];
+
+	text_init(&text, STDOUT_FILENO);
+	coverage_text(o, &text, m->coverage, out);
+	strbuf_putc(out, '\n');
+	if (m->n_rows == 0)
+		coverage_empty_text(&text, m->coverage, out);
+	for (size_t i = 0; i < m->n_rows; i++)
+		row_text(&text, m->rows[i], out);
+	if (m->rows_omitted) {
+		strbuf_printf(&line, "and %s more locks", human_count(m->rows_omitted, n));
+		add_line(&text, STYLE_DIM, &line, out);
+	}
+}
+
+int command_locks(const struct options *o, struct client *c)
+{
+	Sysprofd__V1__LocksRequest q = SYSPROFD__V1__LOCKS_REQUEST__INIT;
+	_cleanup_(strbuf_done) struct strbuf out = {};
+	_cleanup_(request_done) struct request selection = {};
+	ProtobufCMessage *answer = NULL;
+	int r;
+
+	if (request_init(&selection, o) < 0) {
+		complain("out of memory");
+		return CTL_FAILED;
+	}
+	q.selection = &selection.m;
+	q.limit = o->rows_given ? o->rows : LOCKS_SHOWN;
+	r = client_call(c, "Locks", &q.base, &sysprofd__v1__locks_response__descriptor, &answer);
+	if (r)
+		return command_failed(c, r);
+	if (o->json)
+		answer_json((Sysprofd__V1__LocksResponse *)answer, &out);
+	else
+		answer_text(o, (Sysprofd__V1__LocksResponse *)answer, &out);
+	protobuf_c_message_free_unpacked(answer, NULL);
+	return text_output(&out);
+}

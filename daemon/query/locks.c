@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Rows of all aspects of futex -> one row for each lock. */
+#include "query/locks.h"
+
+#include "../bpf/sysprofd.h"
+#include "base/strbuf.h"
+#include "query/internal.h"
+
+#define LOCK_FRAMES 8 /* nearest to the leaf, in which a lock's kind shows */
+
+_Static_assert((int)LOCK_STATE_RUNNING == HOLDER_RUNNING &&
+		       (int)LOCK_STATE_RUNNABLE == HOLDER_RUNNABLE &&
+		       (int)LOCK_STATE_BLOCKED == HOLDER_BLOCKED,
+	       "states of holders");
+_Static_assert(FUTEX_BIN_LOG2(0) == LOCK_BIN_FIRST &&
+		       FUTEX_BIN_LOG2(FUTEX_BINS - 1) == LOCK_BIN_LAST,
+	       "bins of histograms");
+
+static void stacks_done(struct lock_stacks *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		free(l->s[i].stack);
+		free(l->s[i].place);
+		free(l->s[i].comm);
+		free(l->s[i].thread);
+	}
+	free(l->s);
+}
+
+struct lock_answer *lock_answer_free(struct lock_answer *a)
+{
+	if (!a)
+		return NULL;
+	for (size_t i = 0; i < a->n_rows; i++) {
+		struct lock_row *row = &a->rows[i];
+
+		free(row->name);
+		free(row->binary);
+		free(row->comm);
+		stacks_done(&row->waiters);
+		stacks_done(&row->holders);
+		stacks_done(&row->unlockers);
+	}
+	free(a->rows);
+	profile_free(a->coverage);
+	free(a);
+	return NULL;
+}
+
+/* ---- adding up --------------------------------------------------------------------------------------- */
+
+enum role { WAITER, HOLDER, UNLOCKER, ROLE_N };
+
+/* A row that has something to say about who: sorted, equal ones are added up. */
+struct person {
+	uint32_t lock, role, series, stack, detail;
+	uint64_t count, ns, max_ns;
+};
+
+struct sum {
+	uint32_t lock;
+	struct lock_facts facts;
+	uint64_t class_ns[LOCK_CLASS_N];
+	uint32_t series; /* of the longest waits */
+	uint64_t series_ns;
+	bool chosen; /* it has waits that the filters accept, or needs none */
+	enum lock_verdict verdict;
+};
+
+struct adding {
+	const struct profile *p;
+	struct sum *sums; /* by lock */
+	struct person *people;
+	size_t n, cap;
+	uint8_t *classes; /* of stacks, + 1: 0 is not known yet */
+};
+
+static enum lock_class class_of_stack(struct adding *a, uint32_t stack)
+{
+	const struct dict *d = a->p->dict;
+	enum lock_class c = LOCK_CLASS_UNKNOWN;
+	uint32_t at = stack;
+
+	if (a->classes[stack])
+		return (enum lock_class)(a->classes[stack] - 1);
+	for (int i = 0; at && i < LOCK_FRAMES && c == LOCK_CLASS_UNKNOWN; i++) {
+		const struct frame *f = &d->frames[d->stacks[at].frame];
+
+		if (f->name)
+			c = lock_class_of(dict_str(d, f->name));
+		at = d->stacks[at].parent;
+	}
+	a->classes[stack] = (uint8_t)c + 1;
+	return c;
+}
+
+static int add_person(struct adding *a, size_t row, enum role role, uint32_t detail)
+{
+	const struct columns *c = &a->p->columns;
+	int r = ARRAY_GROW(a->people, a->cap, a->n + 1);
+
+	if (r < 0)
+		return r;
+	a->people[a->n++] = (struct person){
+		.lock = c->aux[row],
+		.role = role,
+		/* Many wait, in many threads alike. */
+		.series = role == HOLDER ? c->series[row] : 0,
+		.stack = c->stack[row],
+		.detail = detail,
+		.count = c->count[row],
+		.ns = c->value[row],
+		.max_ns = c->max[row],
+	};
+	return 0;
+}
+
+static void add_outcome(struct lock_facts *f, unsigned outcome, uint64_t n)
+{
+	switch (outcome) {
+	case FUTEX_WOKEN:
+		f->woken_waits += n;
+		break;
+	case FUTEX_TIMED_OUT:
+		f->timed_out += n;
+		break;
+	case FUTEX_INTERRUPTED:
+		f->interrupted += n;
+		break;
+	default:
+		f->failed += n;
+	}
+}
+
+static int add_wait(struct adding *a, struct sum *s, size_t row)
+{
+	const struct columns *c = &a->p->columns;
+	enum lock_class class = class_of_stack(a, c->stack[row]);
+	struct lock_facts *f = &s->facts;
+
+	/* Only mutexes inherit priorities. */
+	if (class == LOCK_CLASS_UNKNOWN && FUTEX_KEY_CLASS(c->key[row]) == FUTEX_CLASS_LOCK_PI)
+		class = LOCK_CLASS_MUTEX;
+	s->class_ns[class] += c->value[row];
+	s->chosen = true;
+	f->waits += c->count[row];
+	f->total_ns += c->value[row];
+	f->max_ns = MAX(f->max_ns, c->max[row]);
+	add_outcome(f, FUTEX_KEY_OUTCOME(c->key[row]), c->count[row]);
+	if (c->value[row] >= s->series_ns) {
+		s->series_ns = c->value[row];
+		s->series = c->series[row];
+	}
+	return add_person(a, row, WAITER, 0);
+}
+
+static int add_wake(struct adding *a, struct sum *s, size_t row)
+{
+	const struct columns *c = &a->p->columns;
+
+	switch (FUTEX_KEY_DETAIL(c->key[row])) {
+	case WAKES_NOBODY:
+		s->facts.idle_wakes += c->count[row];
+		return 0;
+	case WAKES_SAMPLED:
+		return add_person(a, row, UNLOCKER, 0);
+	default:
+		s->facts.wakes += c->count[row];
+		s->facts.woken += c->value[row];
+		return 0;
+	}
+}
+
+static int add_holder(struct adding *a, struct sum *s, size_t row)
+{
+	const struct columns *c = &a->p->columns;
+	uint32_t detail = FUTEX_KEY_DETAIL(c->key[row]);
+	unsigned state = HOLDER_DETAIL_STATE(detail), wait = HOLDER_DETAIL_WAIT(detail);
+
+	if (state >= LOCK_STATES)
+		return 0;
+	s->facts.seen[state] += c->count[row];
+	s->facts.held_ns[state] += c->value[row];
+	if (state == LOCK_STATE_BLOCKED)
+		s->facts.wait_ns[wait] += c->value[row];
+	return state == LOCK_STATE_UNKNOWN ? 0 : add_person(a, row, HOLDER, detail);
+}
+
+static int add_row(struct adding *a, size_t row)
+{
+	const struct columns *c = &a->p->columns;
+	struct sum *s = &a->sums[c->aux[row]];
+
+	s->lock = c->aux[row];
+	if (!s->series)
+		s->series = c->series[row];
+	switch (row_aspect(PROFILE_FUTEX, c->key[row])) {
+	case FUTEX_WAITS:
+		return add_wait(a, s, row);
+	case FUTEX_HISTOGRAM:
+		s->facts.bins[FUTEX_KEY_DETAIL(c->key[row]) % LOCK_BINS] += c->count[row];
+		return 0;
+	case FUTEX_WAKES:
+		return add_wake(a, s, row);
+	case FUTEX_HOLDER:
+		return add_holder(a, s, row);
+	case FUTEX_CROWD:
+		s->facts.met += c->count[row];
+		s->facts.most = MAX(s->facts.most, c->max[row]);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static int compare_people(const void *pa, const void *pb)
+{
+	const struct person *a = pa, *b = pb;
+	const uint32_t ka[] = { a->lock, a->role, a->stack, a->series, a->detail };
+	const uint32_t kb[] = { b->lock, b->role, b->stack, b->series, b->detail };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ka); i++)
+		if (ka[i] != kb[i])
+			return ka[i] < kb[i] ? -1 : 1;
+	return 0;
+}
+
+static void merge_people(struct adding *a)
+{
+	size_t n = 0;
+
+	if (a->n > 1)
+		qsort(a->people, a->n, sizeof(*a->people), compare_people);
+	for (size_t i = 0; i < a->n; i++) {
+		struct person *to = n ? &a->people[n - 1] : NULL;
+
+		if (!to || compare_people(to, &a->people[i])) {
+			a->people[n++] = a->people[i];
+			continue;
+		}
+		to->count += a->people[i].count;
+		to->ns += a->people[i].ns;
+		to->max_ns = MAX(to->max_ns, a->people[i].max_ns);
+	}
+	a->n = n;
+}
+
+/* ---- the answer --------------------------------------------------------------------------------------- */
+
+static int compare_weight(const void *pa, const void *pb)
+{
+	const struct person *a = pa, *b = pb;
+
+	if (a->ns != b->ns && a->role != UNLOCKER)
+		return a->ns > b->ns ? -1 : 1;
+	if (a->count != b->count)
+		return a->count > b->count ? -1 : 1;
+	return compare_people(a, b);
+}
+
+static bool has_stack(const struct dict *d, uint32_t stack)
+{
+	const struct frame *f = &d->frames[d->stacks[stack].frame];
+
+	return stack && (f->kind != FRAME_MARKER || d->stacks[stack].parent ||
+			 !streq(dict_str(d, f->name), MARKER_NO_STACK));
+}
+
+#define PLACE_FRAMES 4
+
+/* What every program has between its own functions and the kernel, and above its first one. */
+static bool is_plumbing(const struct dict *d, const struct frame *f)
+{
+	static const char *const prefixes[] = { "libc.so", "libc-2", "libpthread", "ld-musl" };
+	const char *binary = f->binary < d->n_binaries ? dict_str(d, d->binaries[f->binary].name)
+						       : "";
+
+	if (f->kind == FRAME_KERNEL || f->kind == FRAME_MARKER)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (strncmp(binary, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return f->name && lock_class_of(dict_str(d, f->name)) != LOCK_CLASS_UNKNOWN;
+}
+
+static void place_text(const struct dict *d, uint32_t stack, struct strbuf *out)
+{
+	char buf[512];
+	int n = 0;
+
+	for (uint32_t at = stack; at && n < PLACE_FRAMES; at = d->stacks[at].parent) {
+		uint32_t frame = d->stacks[at].frame;
+
+		if (is_plumbing(d, &d->frames[frame])) {
+			if (n)
+				break;
+			continue;
+		}
+		strbuf_printf(out, "%s%s", n++ ? " < " : "",
+			      query_frame_name(d, frame, buf, sizeof(buf)));
+	}
+}
+
+static int fill_stack(const struct dict *d, const struct person *p, struct lock_stack *ret)
+{
+	const struct series *s = &d->series[p->series];
+	_cleanup_(strbuf_done) struct strbuf text = {}, place = {};
+
+	strbuf_puts(&text, "");
+	strbuf_puts(&place, "");
+	if (has_stack(d, p->stack)) {
+		stack_text(d, p->stack, &text);
+		place_text(d, p->stack, &place);
+	}
+	if (strbuf_error(&text) < 0 || strbuf_error(&place) < 0)
+		return -ENOMEM;
+	*ret = (struct lock_stack){
+		.stack = strbuf_take(&text, NULL),
+		.place = strbuf_take(&place, NULL),
+		.comm = strdup(dict_str(d, s->label[LABEL_COMM])),
+		.thread = strdup(dict_str(d, s->label[LABEL_THREAD])),
+		.pid = s->pid,
+		.tid = s->tid,
+		.count = p->count,
+		.ns = p->ns,
+		.max_ns = p->max_ns,
+		.state = HOLDER_DETAIL_STATE(p->detail),
+		.wait = HOLDER_DETAIL_WAIT(p->detail),
+	};
+	return ret->comm && ret->thread ? 0 : -ENOMEM;
+}
+
+/* The heaviest of the people of one lock and role, which are those at *at. */
+static int fill_stacks(struct adding *a, uint32_t lock, enum role role, size_t *at, uint32_t limit,
+		       struct lock_stacks *ret)
+{
+	struct person *p = &a->people[*at];
+	size_t n = 0, most;
+
+	while (*at + n < a->n && p[n].lock == lock && p[n].role == role)
+		n++;
+	*at += n;
+	most = MIN(n, limit);
+	if (n == 0)
+		return 0;
+	qsort(p, n, sizeof(*p), compare_weight);
+	ret->s = new0(struct lock_stack, most);
+	if (!ret->s)
+		return -ENOMEM;
+	for (; ret->n < most; ret->n++) {
+		int r = fill_stack(a->p->dict, &p[ret->n], &ret->s[ret->n]);
+
+		if (r < 0) {
+			ret->n++;
+			return r;
+		}
+	}
+	ret->omitted = n - most;
+	return 0;
+}
+
+static size_t first_person(const struct adding *a, uint32_t lock)
+{
+	size_t low = 0, high = a->n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (a->people[mid].lock < lock)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static int fill_row(struct adding *a, const struct sum *s, uint32_t stacks, struct lock_row *row)
+{
+	const struct dict *d = a->p->dict;
+	const struct lock *l = &d->locks[s->lock];
+	size_t at = first_person(a, s->lock);
+	char buf[512];
+	int r;
+
+	row->facts = s->facts;
+	row->verdict = s->verdict;
+	row->name = strdup(s->lock ? lock_text(d, s->lock, buf, sizeof(buf)) : "[unknown]");
+	row->binary = strdup(l->binary < d->n_binaries ? dict_str(d, d->binaries[l->binary].name)
+						       : "");
+	row->comm = strdup(dict_str(d, d->series[s->series].label[LABEL_COMM]));
+	row->shared = l->flags & 1;
+	row->pid = l->pid;
+	row->start = l->pid ? d->series[s->series].start : 0;
+	if (!row->name || !row->binary || !row->comm)
+		return -ENOMEM;
+	r = fill_stacks(a, s->lock, WAITER, &at, stacks, &row->waiters);
+	if (r == 0)
+		r = fill_stacks(a, s->lock, HOLDER, &at, stacks, &row->holders);
+	if (r == 0)
+		r = fill_stacks(a, s->lock, UNLOCKER, &at, stacks, &row->unlockers);
+	return r;
+}
+
+static int compare_sums(const void *pa, const void *pb)
+{
+	const struct sum *a = pa, *b = pb;
+	bool idle_a = a->verdict == VERDICT_IDLE, idle_b = b->verdict == VERDICT_IDLE;
+
+	if (idle_a != idle_b)
+		return idle_a ? 1 : -1;
+	if (a->facts.total_ns != b->facts.total_ns)
+		return a->facts.total_ns > b->facts.total_ns ? -1 : 1;
+	if (a->facts.most != b->facts.most)
+		return a->facts.most > b->facts.most ? -1 : 1;
+	return a->lock < b->lock ? -1 : a->lock > b->lock;
+}
+
+static enum lock_class heaviest_class(const struct sum *s)
+{
+	int best = LOCK_CLASS_UNKNOWN;
+
+	/* Waits whose stack was not taken say nothing against what others say. */
+	for (int i = 1; i < LOCK_CLASS_N; i++)
+		if (s->class_ns[i] > (best ? s->class_ns[best] : 0))
+			best = i;
+	return (enum lock_class)best;
+}
+
+/* Moves what is to be shown to the front. A lock that nobody waits for is none: it was only woken. */
+static size_t choose(struct adding *a, size_t n, bool by_waits)
+{
+	size_t chosen = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct sum *s = &a->sums[i];
+
+		if (by_waits ? !s->chosen : !s->facts.waits && s->facts.most < 2)
+			continue;
+		s->facts.lock_class = heaviest_class(s);
+		s->verdict = lock_judge(&s->facts);
+		a->sums[chosen++] = *s;
+	}
+	if (chosen > 1)
+		qsort(a->sums, chosen, sizeof(*a->sums), compare_sums);
+	return chosen;
+}
+
+static int make_answer(struct adding *a, bool by_waits, uint32_t limit, uint32_t stacks,
+		       struct lock_answer *ret)
+{
+	size_t n;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < a->p->columns.n; i++)
+		r = add_row(a, i);
+	if (r < 0)
+		return r;
+	merge_people(a);
+	n = choose(a, a->p->dict->n_locks, by_waits);
+	ret->rows = new0(struct lock_row, MIN(n, limit) + 1);
+	if (!ret->rows)
+		return -ENOMEM;
+	for (; r == 0 && ret->n_rows < MIN(n, limit); ret->n_rows++)
+		r = fill_row(a, &a->sums[ret->n_rows], stacks, &ret->rows[ret->n_rows]);
+	ret->omitted = n - MIN(n, limit);
+	return r;
+}
+
+static int explain(const struct profile *p, bool by_waits, uint32_t limit, uint32_t stacks,
+		   struct lock_answer *ret)
+{
+	struct adding a = { .p = p,
+			    .sums = new0(struct sum, p->dict->n_locks + 1),
+			    .classes = new0(uint8_t, p->dict->n_stacks + 1) };
+	int r = a.sums && a.classes ? make_answer(&a, by_waits, limit, stacks, ret) : -ENOMEM;
+
+	free(a.sums);
+	free(a.classes);
+	free(a.people);
+	return r;
+}
+
+static bool asks_for_stacks(const struct selection *sel)
+{
+	for (size_t i = 0; i < sel->n_filters; i++)
+		if (sel->filters[i].key == FILTER_FUNCTION || sel->filters[i].key == FILTER_BINARY)
+			return true;
+	return false;
+}
+
+int query_locks(const struct query_source *src, const struct selection *sel, uint32_t limit,
+		uint32_t stacks, struct lock_answer **ret)
+{
+	static const struct projection all = { PROJECT_ALL, PROJECT_ALL, PROJECT_ALL, PROJECT_ALL };
+	_cleanup_(merge_done) struct merge m = {};
+	_cleanup_(lock_answer_free_p) struct lock_answer *a = new0(struct lock_answer, 1);
+	struct selection whole = *sel;
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	whole.type = PROFILE_FUTEX;
+	whole.aspects = 1U << FUTEX_WAITS | 1U << FUTEX_HISTOGRAM | 1U << FUTEX_WAKES |
+			1U << FUTEX_HOLDER | 1U << FUTEX_CROWD;
+	whole.stacks_of_waits = true;
+	r = merge_init(&m, &whole, all);
+	if (r == 0)
+		r = merge_run(&m, src);
+	if (r == 0 && !sel->visibility.all)
+		r = profile_hide_kernel(m.p);
+	if (r == 0)
+		r = explain(m.p, asks_for_stacks(sel), limit, stacks, a);
+	if (r < 0)
+		return r;
+	a->coverage = merge_take(&m);
+	columns_done(&a->coverage->columns);
+	*ret = TAKE_PTR(a);
+	return 0;
+}

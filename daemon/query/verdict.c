@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What kind of lock it is, and what is wrong with it. */
+#include "query/locks.h"
+
+const char *lock_class_name(enum lock_class c)
+{
+	static const char *const names[LOCK_CLASS_N] = {
+		[LOCK_CLASS_UNKNOWN] = "futex",	      [LOCK_CLASS_MUTEX] = "mutex",
+		[LOCK_CLASS_CONDVAR] = "condvar",     [LOCK_CLASS_RWLOCK] = "rwlock",
+		[LOCK_CLASS_SEMAPHORE] = "semaphore", [LOCK_CLASS_JOIN] = "join",
+		[LOCK_CLASS_BARRIER] = "barrier",     [LOCK_CLASS_RUNTIME] = "runtime",
+	};
+
+	return (unsigned)c < LOCK_CLASS_N ? names[c] : "futex";
+}
+
+const char *lock_verdict_name(enum lock_verdict v)
+{
+	static const char *const names[VERDICT_N] = {
+		[VERDICT_CONTENDED] = "contended",	  [VERDICT_IO] = "io-under-lock",
+		[VERDICT_PREEMPTED] = "holder-preempted", [VERDICT_LONG] = "long-critical-section",
+		[VERDICT_HERD] = "thundering-herd",	  [VERDICT_IDLE] = "idle-pool",
+	};
+
+	return (unsigned)v < VERDICT_N ? names[v] : "contended";
+}
+
+/* ---- class --------------------------------------------------------------------------------------- */
+
+/* Parts of names, the more special ones first. A leading underscore or three are not looked at. */
+static const struct {
+	const char *part;
+	enum lock_class lock_class;
+	bool prefix; /* must begin the name */
+} functions[] = {
+	/* glibc and musl */
+	{ "pthread_mutex_cond_lock", LOCK_CLASS_MUTEX, true },
+	{ "pthread_mutex_", LOCK_CLASS_MUTEX, true },
+	{ "lll_lock_wait", LOCK_CLASS_MUTEX, true },
+	{ "pthread_cond_", LOCK_CLASS_CONDVAR, true },
+	{ "cnd_wait", LOCK_CLASS_CONDVAR, true },
+	{ "cnd_timedwait", LOCK_CLASS_CONDVAR, true },
+	{ "pthread_rwlock_", LOCK_CLASS_RWLOCK, true },
+	{ "pthread_barrier_wait", LOCK_CLASS_BARRIER, true },
+	{ "pthread_join", LOCK_CLASS_JOIN, true },
+	{ "pthread_clockjoin", LOCK_CLASS_JOIN, true },
+	{ "pthread_timedjoin", LOCK_CLASS_JOIN, true },
+	{ "new_sem_wait", LOCK_CLASS_SEMAPHORE, true },
+	{ "new_sem_clockwait", LOCK_CLASS_SEMAPHORE, true },
+	{ "sem_wait", LOCK_CLASS_SEMAPHORE, true },
+	{ "sem_timedwait", LOCK_CLASS_SEMAPHORE, true },
+	{ "sem_clockwait", LOCK_CLASS_SEMAPHORE, true },
+	/* Rust; of the standard library, and parking_lot */
+	{ "sys::sync::mutex::", LOCK_CLASS_MUTEX, false },
+	{ "sys::sync::condvar::", LOCK_CLASS_CONDVAR, false },
+	{ "sys::sync::rwlock::", LOCK_CLASS_RWLOCK, false },
+	{ "futex::Mutex::lock", LOCK_CLASS_MUTEX, false },
+	{ "futex_mutex::Mutex", LOCK_CLASS_MUTEX, false },
+	{ "futex::Condvar::wait", LOCK_CLASS_CONDVAR, false },
+	{ "futex_condvar::Condvar", LOCK_CLASS_CONDVAR, false },
+	{ "futex_rwlock::RwLock", LOCK_CLASS_RWLOCK, false },
+	{ "RawMutex::lock_slow", LOCK_CLASS_MUTEX, false },
+	{ "RawRwLock::lock_", LOCK_CLASS_RWLOCK, false },
+	{ "thread_parking::", LOCK_CLASS_RUNTIME, false },
+	/* Go */
+	{ "runtime.lock2", LOCK_CLASS_MUTEX, true },
+	{ "runtime.futexsleep", LOCK_CLASS_RUNTIME, true },
+	{ "runtime.notesleep", LOCK_CLASS_RUNTIME, true },
+	{ "runtime.notetsleep", LOCK_CLASS_RUNTIME, true },
+	{ "runtime.futex", LOCK_CLASS_RUNTIME, true },
+	/* Java: monitors and java.util.concurrent park their threads */
+	{ "Unsafe_Park", LOCK_CLASS_RUNTIME, true },
+	{ "PlatformEvent::park", LOCK_CLASS_RUNTIME, false },
+	{ "Parker::park", LOCK_CLASS_RUNTIME, false },
+	{ "PlatformMonitor::wait", LOCK_CLASS_RUNTIME, false },
+};
+
+enum lock_class lock_class_of(const char *function)
+{
+	const char *name = function + strspn(function, "_");
+
+	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
+		const char *part = functions[i].part;
+
+		if (functions[i].prefix ? strncmp(name, part, strlen(part)) == 0
+					: strstr(name, part) != NULL)
+			return functions[i].lock_class;
+	}
+	return LOCK_CLASS_UNKNOWN;
+}
+
+/* ---- percentiles ----------------------------------------------------------------------------------- */
+
+uint64_t lock_percentile(const struct lock_facts *f, double share)
+{
+	uint64_t all = 0, sum = 0;
+
+	for (int i = 0; i < LOCK_BINS; i++)
+		all += f->bins[i];
+	for (int i = 0; i < LOCK_BINS; i++) {
+		sum += f->bins[i];
+		if (f->bins[i] && (double)sum >= share * (double)all)
+			/* Where the bin ends, or the longest wait where that is less. */
+			return MIN(i < 63 ? (2ULL << i) - 1 : UINT64_MAX, f->max_ns);
+	}
+	return 0;
+}
+
+/* ---- verdict --------------------------------------------------------------------------------------- */
+
+#define IDLE_WAIT_NS \
+	(100 * NSEC_PER_MSEC) /* who waits so long for work on average is not held up */
+#define LONG_WAIT_NS (100 * NSEC_PER_USEC)
+#define HERD 4 /* woken by one call, on average */
+#define SEEN_ENOUGH 3
+
+static bool waits_for_work(enum lock_class c)
+{
+	return c == LOCK_CLASS_CONDVAR || c == LOCK_CLASS_SEMAPHORE || c == LOCK_CLASS_JOIN ||
+	       c == LOCK_CLASS_RUNTIME || c == LOCK_CLASS_UNKNOWN;
+}
+
+static bool is_herd(const struct lock_facts *f)
+{
+	if (f->lock_class == LOCK_CLASS_BARRIER || f->lock_class == LOCK_CLASS_JOIN)
+		return false;
+	/* Most of those who are woken come back to where others wait already. */
+	return f->most >= HERD && f->woken >= f->wakes * HERD && f->wakes && f->met * 2 >= f->woken;
+}
+
+static bool is_idle(const struct lock_facts *f)
+{
+	if (!waits_for_work(f->lock_class))
+		return false;
+	if (f->waits == 0)
+		return f->wakes == 0;
+	/* A lock whose holder is known is no place to wait for work. */
+	return f->total_ns / f->waits >= IDLE_WAIT_NS &&
+	       f->seen[LOCK_STATE_RUNNING] + f->seen[LOCK_STATE_RUNNABLE] +
+			       f->seen[LOCK_STATE_BLOCKED] ==
+		       0;
+}
+
+bool lock_holder_shares(const struct lock_facts *f, double ret_shares[LOCK_STATES])
+{
+	uint64_t held = 0, seen = 0;
+
+	for (int i = LOCK_STATE_RUNNING; i < LOCK_STATES; i++) {
+		held += f->held_ns[i];
+		seen += f->seen[i];
+	}
+	if (!held && seen < SEEN_ENOUGH)
+		return false;
+	ret_shares[LOCK_STATE_UNKNOWN] = 0;
+	for (int i = LOCK_STATE_RUNNING; i < LOCK_STATES; i++)
+		ret_shares[i] = held ? (double)f->held_ns[i] / (double)held
+				     : (double)f->seen[i] / (double)seen;
+	return true;
+}
+
+enum lock_verdict lock_judge(const struct lock_facts *f)
+{
+	double shares[LOCK_STATES];
+
+	if (is_herd(f))
+		return VERDICT_HERD;
+	if (is_idle(f))
+		return VERDICT_IDLE;
+	if (!lock_holder_shares(f, shares))
+		return VERDICT_CONTENDED;
+	if (shares[LOCK_STATE_BLOCKED] >= 0.5)
+		return VERDICT_IO;
+	if (shares[LOCK_STATE_RUNNABLE] >= 0.5)
+		return VERDICT_PREEMPTED;
+	if (shares[LOCK_STATE_RUNNING] >= 0.5 && lock_percentile(f, 0.5) >= LONG_WAIT_NS)
+		return VERDICT_LONG;
+	return VERDICT_CONTENDED;
+}
