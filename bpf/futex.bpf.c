@@ -268,8 +268,6 @@ static __always_inline void futex_wake_describe(struct wake *k, const struct cal
 	}
 	k->flags = op & FUTEX_OP_PRIVATE ? 0 : FUTEX_SHARED;
 	k->woken = ret;
-	if (k->class == FUTEX_CLASS_UNLOCK_PI)
-		k->woken = 1; /* it is called when somebody waits, who then has the lock */
 	/* These tell of those that they moved as well. */
 	if ((k->class == FUTEX_CLASS_REQUEUE || k->class == FUTEX_CLASS_CMP_REQUEUE_PI) &&
 	    k->woken > most)
@@ -353,6 +351,9 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 	s = slot ? lock_slot_at(slot - 1) : NULL;
 	if (!s)
 		return;
+	/* It does not tell, and is called for nothing after a lock was handed over. */
+	if (class == FUTEX_CLASS_UNLOCK_PI)
+		k.woken = *(volatile u32 *)&s->waiters ? 1 : 0;
 	wake_count(&s->window[w & 1], &k);
 	a = account_of(w, SOURCE_FUTEX);
 	if (!k.woken || !a)

@@ -193,7 +193,10 @@ struct mutex_words {
 	u32 kind;
 };
 
-/* The thread that the word says holds it, as its pid namespace counts, or 0. */
+/*
+ * The thread that the word says holds it, as its pid namespace counts, or 0. Threads wait at a mutex's first word, and
+ * at a rwlock's third or fourth.
+ */
 static __always_inline u32 lock_owner(u64 address, bool pi, bool *ret_any_process)
 {
 	const u32 kinds = MUTEX_TYPE | MUTEX_ROBUST | MUTEX_INHERIT | MUTEX_PROTECT | MUTEX_SHARED |
@@ -206,12 +209,18 @@ static __always_inline u32 lock_owner(u64 address, bool pi, bool *ret_any_proces
 		*ret_any_process = true; /* the kernel itself goes by it */
 		return m.lock & FUTEX_TID;
 	}
-	if (bpf_probe_read_user(&m, sizeof(m), (void *)address) || m.kind & ~kinds)
+	if (bpf_probe_read_user(&m, sizeof(m), (void *)address))
 		return 0;
+	/* A rwlock's third word: the writer stands behind three more. */
+	if (m.kind & ~kinds)
+		return !m.owner && !m.users ? m.kind : 0;
 	*ret_any_process = m.kind & MUTEX_SHARED;
 	if (m.kind & (MUTEX_ROBUST | MUTEX_INHERIT))
 		return m.lock & FUTEX_TID;
-	return m.lock == 1 || m.lock == 2 ? m.owner : 0;
+	if ((m.lock == 1 || m.lock == 2) && m.owner)
+		return m.owner;
+	/* A rwlock's fourth word; 1 is a mutex on the way into somebody's hands. */
+	return !m.count && !m.owner && m.kind <= 1 && m.users > 1 ? m.users : 0;
 }
 
 /* That thread's task, to be released, or NULL. `task`: who asks. */

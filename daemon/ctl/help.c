@@ -128,7 +128,7 @@ static const struct {
 			    "syscalls;\n"
 			    "  folded text of on-cpu counts samples.\n",
 			    true, false, true, "" },
-	[COMMAND_LOCKS] = { "locks [-n N] [SELECTION without --type] [--format text|json]\n"
+	[COMMAND_LOCKS] = { "locks [-n N] [SELECTION] [--format text|json]\n"
 			    "  Locks in user space, those with the longest waits first: who waits, "
 			    "who "
 			    "holds, who\n"
@@ -216,7 +216,7 @@ int command_help(enum command_id id)
 	strbuf_puts(&out, "  --socket PATH     the daemon's socket; default: " DEFAULT_SOCKET "\n");
 	if (command_help_texts[id].selection) {
 		strbuf_puts(&out, "\nSELECTION\n");
-		if (id != COMMAND_OFFCPU)
+		if (id != COMMAND_OFFCPU && id != COMMAND_LOCKS)
 			strbuf_puts(&out, type_help);
 		strbuf_puts(&out, selection_help);
 	}

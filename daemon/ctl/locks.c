@@ -195,6 +195,26 @@ static const char *place_of(const Sysprofd__V1__LockStack *s)
 	return str_empty(s->stack) ? "[stack not taken]" : s->stack;
 }
 
+/* Stacks may differ in what is not shown: those that read alike are one line, that of the first of them. */
+static bool reads_alike(const Sysprofd__V1__LockStack *a, const Sysprofd__V1__LockStack *b)
+{
+	return a->tid == b->tid && streq(a->state, b->state) && streq(a->wait, b->wait) &&
+	       streq(place_of(a), place_of(b));
+}
+
+/* Adds up by the first of those that read alike; the others count nothing any more. */
+static void gather(Sysprofd__V1__LockStack *const *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = i + 1; k < n; k++) {
+			if (!reads_alike(s[i], s[k]))
+				continue;
+			s[i]->count += s[k]->count;
+			s[i]->ns += s[k]->ns;
+			s[k]->count = s[k]->ns = 0;
+		}
+}
+
 static void waiters_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
 {
 	for (size_t i = 0; i < row->n_waiters; i++) {
@@ -202,6 +222,8 @@ static void waiters_text(const struct text *t, const Sysprofd__V1__LockRow *row,
 		struct strbuf line = {};
 		char share[HUMAN_MAX];
 
+		if (!s->count)
+			continue;
 		strbuf_printf(&line, "  %-8s %5s  %s", i ? "" : "waiting",
 			      human_share((double)s->ns, (double)row->total_ns, share),
 			      place_of(s));
@@ -219,7 +241,7 @@ static void holders_text(const struct text *t, const Sysprofd__V1__LockRow *row,
 		char share[HUMAN_MAX];
 
 		/* That it was seen says nothing more where the time was measured. */
-		if (held && !s->ns)
+		if (held ? !s->ns : !s->count)
 			continue;
 		strbuf_printf(&line, "  %-8s %5s  %s", i ? "" : "held by",
 			      held ? human_share((double)s->ns, (double)held, share) : "",
@@ -232,6 +254,20 @@ static void holders_text(const struct text *t, const Sysprofd__V1__LockRow *row,
 	}
 }
 
+static void looks_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
+{
+	uint64_t found = row->seen_running + row->seen_runnable + row->seen_blocked;
+	struct strbuf line = {};
+	char share[HUMAN_MAX], n[HUMAN_MAX];
+
+	if (!found)
+		return;
+	strbuf_printf(&line, "  holder   found for %s of %s waits that were looked at",
+		      human_share((double)found, (double)(found + row->seen_unknown), share),
+		      human_count(found + row->seen_unknown, n));
+	add_line(t, STYLE_PLAIN, &line, out);
+}
+
 static void unlockers_text(const struct text *t, const Sysprofd__V1__LockRow *row,
 			   struct strbuf *out)
 {
@@ -242,6 +278,8 @@ static void unlockers_text(const struct text *t, const Sysprofd__V1__LockRow *ro
 	for (size_t i = 0; i < row->n_unlockers; i++)
 		sum += row->unlockers[i]->count;
 	for (size_t i = 0; i < row->n_unlockers; i++) {
+		if (!row->unlockers[i]->count)
+			continue;
 		strbuf_printf(&line, "  %-8s %5s  %s", i ? "" : "woken by",
 			      human_share((double)row->unlockers[i]->count, (double)sum, share),
 			      place_of(row->unlockers[i]));
@@ -257,10 +295,14 @@ static void unlockers_text(const struct text *t, const Sysprofd__V1__LockRow *ro
 
 static void row_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
 {
+	gather(row->waiters, row->n_waiters);
+	gather(row->holders, row->n_holders);
+	gather(row->unlockers, row->n_unlockers);
 	head_text(t, row, out);
 	if (row->waits)
 		waits_text(t, row, out);
 	waiters_text(t, row, out);
+	looks_text(t, row, out);
 	holders_text(t, row, out);
 	unlockers_text(t, row, out);
 	strbuf_putc(out, '\n');

@@ -253,8 +253,8 @@ static int set_version(struct options *o, const char *v, struct strbuf *error)
 	(IN(STATUS) | IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SERIES) | IN(STACKS) | IN(TYPES) | \
 	 IN(LABELS) | IN(WATCH))
 #define FILE_COMMANDS (IN(FLAME) | IN(RECORD))
-#define SELECTIONS (RANGES | IN(OFFCPU))
-#define RANGES (IN(TOP) | IN(LOCKS) | IN(FLAME) | IN(SERIES) | IN(LABELS))
+#define SELECTIONS (RANGES | IN(OFFCPU) | IN(LOCKS))
+#define RANGES (IN(TOP) | IN(FLAME) | IN(SERIES) | IN(LABELS))
 
 static const struct option_row {
 	const char *name;
@@ -266,7 +266,7 @@ static const struct option_row {
 	{ "socket", 0, false, ANYWHERE, set_socket },
 	{ "help", 'h', true, ANYWHERE, set_help },
 	{ "version", 0, true, ANYWHERE, set_version },
-	{ "type", 0, false, (RANGES & ~IN(LOCKS)) | IN(WATCH), set_type },
+	{ "type", 0, false, RANGES | IN(WATCH), set_type },
 	{ "since", 0, false, SELECTIONS, set_since },
 	{ "until", 0, false, SELECTIONS, set_until },
 	{ "filter", 0, false, SELECTIONS | IN(WATCH) | IN(RECORD), set_filter },

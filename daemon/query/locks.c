@@ -54,7 +54,10 @@ enum role { WAITER, HOLDER, UNLOCKER, ROLE_N };
 /* A row that has something to say about who: sorted, equal ones are added up. */
 struct person {
 	uint32_t lock, role, series, stack, detail;
+	uint32_t path; /* of the stack: the functions on it */
+	uint64_t heaviest; /* of the row whose stack it is */
 	uint64_t count, ns, max_ns;
+	bool nowhere; /* the stack was not taken */
 };
 
 struct sum {
@@ -72,6 +75,7 @@ struct adding {
 	struct sum *sums; /* by lock */
 	struct person *people;
 	size_t n, cap;
+	struct grouping paths;
 	uint8_t *classes; /* of stacks, + 1: 0 is not known yet */
 };
 
@@ -94,6 +98,14 @@ static enum lock_class class_of_stack(struct adding *a, uint32_t stack)
 	return c;
 }
 
+static bool has_stack(const struct dict *d, uint32_t stack)
+{
+	const struct frame *f = &d->frames[d->stacks[stack].frame];
+
+	return stack && (f->kind != FRAME_MARKER || d->stacks[stack].parent ||
+			 !streq(dict_str(d, f->name), MARKER_NO_STACK));
+}
+
 static int add_person(struct adding *a, size_t row, enum role role, uint32_t detail)
 {
 	const struct columns *c = &a->p->columns;
@@ -108,9 +120,12 @@ static int add_person(struct adding *a, size_t row, enum role role, uint32_t det
 		.series = role == HOLDER ? c->series[row] : 0,
 		.stack = c->stack[row],
 		.detail = detail,
+		.path = a->paths.of_stack[c->stack[row]],
+		.heaviest = role == UNLOCKER ? c->count[row] : c->value[row],
 		.count = c->count[row],
 		.ns = c->value[row],
 		.max_ns = c->max[row],
+		.nowhere = !has_stack(a->p->dict, c->stack[row]),
 	};
 	return 0;
 }
@@ -216,8 +231,8 @@ static int add_row(struct adding *a, size_t row)
 static int compare_people(const void *pa, const void *pb)
 {
 	const struct person *a = pa, *b = pb;
-	const uint32_t ka[] = { a->lock, a->role, a->stack, a->series, a->detail };
-	const uint32_t kb[] = { b->lock, b->role, b->stack, b->series, b->detail };
+	const uint32_t ka[] = { a->lock, a->role, a->path, a->series, a->detail };
+	const uint32_t kb[] = { b->lock, b->role, b->path, b->series, b->detail };
 
 	for (size_t i = 0; i < ARRAY_SIZE(ka); i++)
 		if (ka[i] != kb[i])
@@ -238,6 +253,10 @@ static void merge_people(struct adding *a)
 			a->people[n++] = a->people[i];
 			continue;
 		}
+		if (a->people[i].heaviest > to->heaviest) {
+			to->heaviest = a->people[i].heaviest;
+			to->stack = a->people[i].stack;
+		}
 		to->count += a->people[i].count;
 		to->ns += a->people[i].ns;
 		to->max_ns = MAX(to->max_ns, a->people[i].max_ns);
@@ -251,19 +270,14 @@ static int compare_weight(const void *pa, const void *pb)
 {
 	const struct person *a = pa, *b = pb;
 
+	/* What does not say where says least. */
+	if (a->nowhere != b->nowhere)
+		return a->nowhere ? 1 : -1;
 	if (a->ns != b->ns && a->role != UNLOCKER)
 		return a->ns > b->ns ? -1 : 1;
 	if (a->count != b->count)
 		return a->count > b->count ? -1 : 1;
 	return compare_people(a, b);
-}
-
-static bool has_stack(const struct dict *d, uint32_t stack)
-{
-	const struct frame *f = &d->frames[d->stacks[stack].frame];
-
-	return stack && (f->kind != FRAME_MARKER || d->stacks[stack].parent ||
-			 !streq(dict_str(d, f->name), MARKER_NO_STACK));
 }
 
 #define PLACE_FRAMES 4
@@ -308,7 +322,7 @@ static int fill_stack(const struct dict *d, const struct person *p, struct lock_
 
 	strbuf_puts(&text, "");
 	strbuf_puts(&place, "");
-	if (has_stack(d, p->stack)) {
+	if (!p->nowhere) {
 		stack_text(d, p->stack, &text);
 		place_text(d, p->stack, &place);
 	}
@@ -356,6 +370,107 @@ static int fill_stacks(struct adding *a, uint32_t lock, enum role role, size_t *
 		}
 	}
 	ret->omitted = n - most;
+	return 0;
+}
+
+static enum lock_class heaviest_class(const struct sum *s)
+{
+	int best = LOCK_CLASS_UNKNOWN;
+
+	/* Waits whose stack was not taken say nothing against what others say. */
+	for (int i = 1; i < LOCK_CLASS_N; i++)
+		if (s->class_ns[i] > (best ? s->class_ns[best] : 0))
+			best = i;
+	return (enum lock_class)best;
+}
+
+/* ---- locks of several words ------------------------------------------------------------------------ */
+
+/* glibc's condition variables have two words that are waited for in turn, beside each other. */
+static uint64_t place_of_word(const struct lock *l)
+{
+	return l->address ?: l->offset;
+}
+
+static bool same_condvar(const struct dict *d, uint32_t a, uint32_t b)
+{
+	const struct lock *x = &d->locks[a], *y = &d->locks[b];
+
+	return x->pid == y->pid && x->binary == y->binary &&
+	       place_of_word(x) == (place_of_word(y) ^ 4);
+}
+
+static void add_sum(struct sum *to, const struct sum *from)
+{
+	struct lock_facts *f = &to->facts;
+	const struct lock_facts *g = &from->facts;
+
+	f->waits += g->waits;
+	f->total_ns += g->total_ns;
+	f->max_ns = MAX(f->max_ns, g->max_ns);
+	f->woken_waits += g->woken_waits;
+	f->timed_out += g->timed_out;
+	f->interrupted += g->interrupted;
+	f->failed += g->failed;
+	for (int i = 0; i < LOCK_BINS; i++)
+		f->bins[i] += g->bins[i];
+	f->met += g->met;
+	f->most = MAX(f->most, g->most);
+	f->wakes += g->wakes;
+	f->woken += g->woken;
+	f->idle_wakes += g->idle_wakes;
+	for (int i = 0; i < LOCK_STATES; i++) {
+		f->seen[i] += g->seen[i];
+		f->held_ns[i] += g->held_ns[i];
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(f->wait_ns); i++)
+		f->wait_ns[i] += g->wait_ns[i];
+	for (int i = 0; i < LOCK_CLASS_N; i++)
+		to->class_ns[i] += from->class_ns[i];
+	to->chosen |= from->chosen;
+}
+
+struct word {
+	uint64_t place;
+	uint32_t lock;
+};
+
+static int compare_words(const void *pa, const void *pb)
+{
+	const struct word *a = pa, *b = pb;
+
+	return a->place == b->place ? 0 : a->place < b->place ? -1 : 1;
+}
+
+/* Of the words of one condition variable the first one stands for both. */
+static int join_words(struct adding *a)
+{
+	const struct dict *d = a->p->dict;
+	_cleanup_free_ struct word *words = new0(struct word, d->n_locks + 1);
+	_cleanup_free_ uint32_t *whole = new0(uint32_t, d->n_locks + 1);
+	size_t n = 0;
+
+	if (!words || !whole)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < d->n_locks; i++) {
+		whole[i] = i;
+		if (heaviest_class(&a->sums[i]) == LOCK_CLASS_CONDVAR)
+			words[n++] = (struct word){ place_of_word(&d->locks[i]) & ~4ULL, i };
+	}
+	if (n > 1)
+		qsort(words, n, sizeof(*words), compare_words);
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = i + 1; k < n && words[k].place == words[i].place; k++) {
+			uint32_t x = words[i].lock, y = words[k].lock;
+
+			if (whole[x] != x || whole[y] != y || !same_condvar(d, x, y))
+				continue;
+			add_sum(&a->sums[x], &a->sums[y]);
+			a->sums[y] = (struct sum){};
+			whole[y] = x;
+		}
+	for (size_t i = 0; i < a->n; i++)
+		a->people[i].lock = whole[a->people[i].lock];
 	return 0;
 }
 
@@ -415,17 +530,6 @@ static int compare_sums(const void *pa, const void *pb)
 	return a->lock < b->lock ? -1 : a->lock > b->lock;
 }
 
-static enum lock_class heaviest_class(const struct sum *s)
-{
-	int best = LOCK_CLASS_UNKNOWN;
-
-	/* Waits whose stack was not taken say nothing against what others say. */
-	for (int i = 1; i < LOCK_CLASS_N; i++)
-		if (s->class_ns[i] > (best ? s->class_ns[best] : 0))
-			best = i;
-	return (enum lock_class)best;
-}
-
 /* Moves what is to be shown to the front. A lock that nobody waits for is none: it was only woken. */
 static size_t choose(struct adding *a, size_t n, bool by_waits)
 {
@@ -449,10 +553,14 @@ static int make_answer(struct adding *a, bool by_waits, uint32_t limit, uint32_t
 		       struct lock_answer *ret)
 {
 	size_t n;
-	int r = 0;
+	int r;
 
+	grouping_init(&a->paths, (struct facet){ .kind = FACET_STACK }, a->p);
+	r = grouping_add(&a->paths, false);
 	for (size_t i = 0; r == 0 && i < a->p->columns.n; i++)
 		r = add_row(a, i);
+	if (r == 0)
+		r = join_words(a);
 	if (r < 0)
 		return r;
 	merge_people(a);
@@ -474,6 +582,7 @@ static int explain(const struct profile *p, bool by_waits, uint32_t limit, uint3
 			    .classes = new0(uint8_t, p->dict->n_stacks + 1) };
 	int r = a.sums && a.classes ? make_answer(&a, by_waits, limit, stacks, ret) : -ENOMEM;
 
+	grouping_done(&a.paths);
 	free(a.sums);
 	free(a.classes);
 	free(a.people);

@@ -27,7 +27,7 @@ const char *lock_verdict_name(enum lock_verdict v)
 
 /* ---- class --------------------------------------------------------------------------------------- */
 
-/* Parts of names, the more special ones first. A leading underscore or three are not looked at. */
+/* Parts of names, the more special ones first, without leading underscores. */
 static const struct {
 	const char *part;
 	enum lock_class lock_class;
@@ -79,6 +79,9 @@ enum lock_class lock_class_of(const char *function)
 {
 	const char *name = function + strspn(function, "_");
 
+	/* glibc's names for itself */
+	if (strncmp(name, "GI_", 3) == 0)
+		name += 3 + strspn(name + 3, "_");
 	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
 		const char *part = functions[i].part;
 
@@ -116,13 +119,13 @@ uint64_t lock_percentile(const struct lock_facts *f, double share)
 
 static bool waits_for_work(enum lock_class c)
 {
-	return c == LOCK_CLASS_CONDVAR || c == LOCK_CLASS_SEMAPHORE || c == LOCK_CLASS_JOIN ||
-	       c == LOCK_CLASS_RUNTIME || c == LOCK_CLASS_UNKNOWN;
+	return c == LOCK_CLASS_CONDVAR || c == LOCK_CLASS_SEMAPHORE || c == LOCK_CLASS_RUNTIME ||
+	       c == LOCK_CLASS_UNKNOWN;
 }
 
 static bool is_herd(const struct lock_facts *f)
 {
-	if (f->lock_class == LOCK_CLASS_BARRIER || f->lock_class == LOCK_CLASS_JOIN)
+	if (f->lock_class == LOCK_CLASS_BARRIER)
 		return false;
 	/* Most of those who are woken come back to where others wait already. */
 	return f->most >= HERD && f->woken >= f->wakes * HERD && f->wakes && f->met * 2 >= f->woken;
@@ -130,6 +133,8 @@ static bool is_herd(const struct lock_facts *f)
 
 static bool is_idle(const struct lock_facts *f)
 {
+	if (f->lock_class == LOCK_CLASS_JOIN)
+		return true;
 	if (!waits_for_work(f->lock_class))
 		return false;
 	if (f->waits == 0)
@@ -162,10 +167,10 @@ enum lock_verdict lock_judge(const struct lock_facts *f)
 {
 	double shares[LOCK_STATES];
 
-	if (is_herd(f))
-		return VERDICT_HERD;
 	if (is_idle(f))
 		return VERDICT_IDLE;
+	if (is_herd(f))
+		return VERDICT_HERD;
 	if (!lock_holder_shares(f, shares))
 		return VERDICT_CONTENDED;
 	if (shares[LOCK_STATE_BLOCKED] >= 0.5)

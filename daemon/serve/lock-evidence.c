@@ -14,23 +14,37 @@ static const char *blocked_on(const struct lock_facts *f)
 	return most ? wait_kind_name(most) : NULL;
 }
 
+#define WORTH_TELLING 0.005
+
+/* The states that matter, the main one first. */
 static void tell_holder(const struct lock_facts *f, const double shares[LOCK_STATES],
 			struct strbuf *out)
 {
+	static const char *const names[LOCK_STATES] = { "", "running", "without a CPU", "blocked" };
 	uint64_t held = f->held_ns[LOCK_STATE_RUNNING] + f->held_ns[LOCK_STATE_RUNNABLE] +
 			f->held_ns[LOCK_STATE_BLOCKED];
-	char run[HUMAN_MAX], queue[HUMAN_MAX], blocked[HUMAN_MAX], all[HUMAN_MAX];
-	const char *kind = blocked_on(f);
+	bool told[LOCK_STATES] = { true };
+	const char *kind = blocked_on(f), *between = "the holder was ";
+	char text[HUMAN_MAX];
 
-	strbuf_printf(out, "the holder was blocked %s",
-		      human_share(shares[LOCK_STATE_BLOCKED], 1, blocked));
-	if (kind)
-		strbuf_printf(out, " (%s)", kind);
-	strbuf_printf(out, ", without a CPU %s, running %s",
-		      human_share(shares[LOCK_STATE_RUNNABLE], 1, queue),
-		      human_share(shares[LOCK_STATE_RUNNING], 1, run));
+	for (;;) {
+		int best = LOCK_STATE_UNKNOWN;
+
+		for (int i = 1; i < LOCK_STATES; i++)
+			if (!told[i] && shares[i] >= WORTH_TELLING &&
+			    (!best || shares[i] > shares[best]))
+				best = i;
+		if (!best)
+			break;
+		told[best] = true;
+		strbuf_printf(out, "%s%s", between, names[best]);
+		if (best == LOCK_STATE_BLOCKED && kind)
+			strbuf_printf(out, " (%s)", kind);
+		strbuf_printf(out, " for %s", human_share(shares[best], 1, text));
+		between = ", ";
+	}
 	if (held)
-		strbuf_printf(out, " of %s in which others waited", human_duration(held, all));
+		strbuf_printf(out, " of %s in which others waited", human_duration(held, text));
 	else
 		strbuf_puts(out, " of the times when it was looked at");
 }
@@ -39,10 +53,12 @@ static void tell_idle(const struct lock_facts *f, struct strbuf *out)
 {
 	char n[HUMAN_MAX], mean[HUMAN_MAX];
 
-	if (f->waits == 0)
+	if (f->lock_class == LOCK_CLASS_JOIN)
+		strbuf_puts(out, "waits for the end of a thread");
+	else if (f->waits == 0)
 		strbuf_printf(out, "%s threads wait, and nobody woke one", human_count(f->most, n));
 	else
-		strbuf_printf(out, "%s waits of %s on average: there is no work",
+		strbuf_printf(out, "waited %s times, %s on average: there is no work",
 			      human_count(f->waits, n),
 			      human_duration(f->total_ns / f->waits, mean));
 }
@@ -65,7 +81,7 @@ void lock_evidence(const struct lock_facts *f, enum lock_verdict v, struct strbu
 	} else {
 		strbuf_printf(
 			out,
-			"%s waits of %s on average; who holds it is not known, see who unlocks",
+			"waited %s times, %s on average; who holds it is not known, see who wakes",
 			human_count(f->waits, a),
 			human_duration(f->waits ? f->total_ns / f->waits : 0, b));
 	}

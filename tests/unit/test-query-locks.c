@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What becomes of rows about locks: classes, verdicts, and the rows of an answer. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "../../bpf/sysprofd.h"
+#include "model/profile.h"
+#include "query/locks.h"
+
+/* ---- classes -------------------------------------------------------------------------------------- */
+
+static void test_classes(void **state)
+{
+	static const struct {
+		const char *function;
+		enum lock_class lock_class;
+	} cases[] = {
+		{ "pthread_mutex_lock", LOCK_CLASS_MUTEX },
+		{ "___pthread_mutex_lock", LOCK_CLASS_MUTEX },
+		{ "__pthread_mutex_lock_full", LOCK_CLASS_MUTEX },
+		{ "__GI___lll_lock_wait", LOCK_CLASS_MUTEX },
+		{ "__lll_lock_wait_private", LOCK_CLASS_MUTEX },
+		{ "__pthread_mutex_cond_lock", LOCK_CLASS_MUTEX },
+		{ "pthread_cond_timedwait", LOCK_CLASS_CONDVAR },
+		{ "__pthread_cond_wait_common", LOCK_CLASS_CONDVAR },
+		{ "___pthread_rwlock_wrlock", LOCK_CLASS_RWLOCK },
+		{ "__pthread_rwlock_rdlock_full64", LOCK_CLASS_RWLOCK },
+		{ "__new_sem_wait_slow64", LOCK_CLASS_SEMAPHORE },
+		{ "sem_timedwait", LOCK_CLASS_SEMAPHORE },
+		{ "__pthread_clockjoin_ex", LOCK_CLASS_JOIN },
+		{ "pthread_barrier_wait", LOCK_CLASS_BARRIER },
+		{ "std::sys::sync::mutex::futex::Mutex::lock_contended", LOCK_CLASS_MUTEX },
+		{ "std::sys::unix::locks::futex_mutex::Mutex::lock_contended", LOCK_CLASS_MUTEX },
+		{ "std::sys::sync::condvar::futex::Condvar::wait", LOCK_CLASS_CONDVAR },
+		{ "parking_lot::raw_mutex::RawMutex::lock_slow", LOCK_CLASS_MUTEX },
+		{ "runtime.futex", LOCK_CLASS_RUNTIME },
+		{ "runtime.lock2", LOCK_CLASS_MUTEX },
+		{ "Unsafe_Park", LOCK_CLASS_RUNTIME },
+		{ "os::PlatformEvent::park", LOCK_CLASS_RUNTIME },
+		/* What everybody has on the way says nothing. */
+		{ "__futex_abstimed_wait_common64", LOCK_CLASS_UNKNOWN },
+		{ "syscall", LOCK_CLASS_UNKNOWN },
+		{ "start_thread", LOCK_CLASS_UNKNOWN },
+		{ "my_pthread_mutex_lock_wrapper", LOCK_CLASS_UNKNOWN },
+		{ "", LOCK_CLASS_UNKNOWN },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		if (lock_class_of(cases[i].function) != cases[i].lock_class)
+			fail_msg("%s: %s", cases[i].function,
+				 lock_class_name(lock_class_of(cases[i].function)));
+}
+
+/* ---- verdicts ------------------------------------------------------------------------------------- */
+
+#define MS NSEC_PER_MSEC
+
+/* A mutex that was waited for 100 times, 10 ms each. */
+static struct lock_facts mutex(void)
+{
+	struct lock_facts f = {
+		.lock_class = LOCK_CLASS_MUTEX,
+		.waits = 100,
+		.total_ns = 1000 * MS,
+		.max_ns = 20 * MS,
+		.wakes = 100,
+		.woken = 100,
+		.most = 3,
+		.met = 50,
+	};
+
+	f.bins[23] = 100; /* from 8.4 ms on */
+	return f;
+}
+
+static void test_holders(void **state)
+{
+	struct lock_facts f = mutex();
+
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	f.seen[LOCK_STATE_UNKNOWN] = 100;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	f.held_ns[LOCK_STATE_BLOCKED] = 600 * MS;
+	f.held_ns[LOCK_STATE_RUNNING] = 300 * MS;
+	f.held_ns[LOCK_STATE_RUNNABLE] = 100 * MS;
+	assert_int_equal(lock_judge(&f), VERDICT_IO);
+	f.held_ns[LOCK_STATE_RUNNABLE] = 1100 * MS;
+	assert_int_equal(lock_judge(&f), VERDICT_PREEMPTED);
+	f.held_ns[LOCK_STATE_RUNNING] = 2000 * MS;
+	assert_int_equal(lock_judge(&f), VERDICT_LONG);
+	/* Many short holds are no long one. */
+	f.bins[23] = 0;
+	f.bins[14] = 100;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+}
+
+/* Where no hold was measured from begin to end, what was seen decides, if it is enough. */
+static void test_looks(void **state)
+{
+	struct lock_facts f = mutex();
+
+	f.seen[LOCK_STATE_BLOCKED] = 2;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	f.seen[LOCK_STATE_BLOCKED] = 20;
+	f.seen[LOCK_STATE_RUNNING] = 10;
+	assert_int_equal(lock_judge(&f), VERDICT_IO);
+}
+
+static void test_herd_and_pool(void **state)
+{
+	struct lock_facts f = {
+		.lock_class = LOCK_CLASS_CONDVAR,
+		.waits = 1000,
+		.total_ns = 20 * MS * 1000,
+		.wakes = 10,
+		.woken = 1000,
+		.most = 100,
+		.met = 990,
+	};
+
+	assert_int_equal(lock_judge(&f), VERDICT_HERD);
+	/* They went on and did not come back. */
+	f.met = 99;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	/* A barrier wakes all of them, and should. */
+	f.met = 990;
+	f.lock_class = LOCK_CLASS_BARRIER;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	f.lock_class = LOCK_CLASS_CONDVAR;
+	f.wakes = f.woken = 1000;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	/* Woken twice a second. */
+	f.total_ns = 500 * MS * 1000;
+	assert_int_equal(lock_judge(&f), VERDICT_IDLE);
+	/* A mutex is no place to wait for work, however long. */
+	f.lock_class = LOCK_CLASS_MUTEX;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	f = (struct lock_facts){ .lock_class = LOCK_CLASS_UNKNOWN, .most = 100 };
+	assert_int_equal(lock_judge(&f), VERDICT_IDLE);
+}
+
+static void test_percentiles(void **state)
+{
+	struct lock_facts f = { .max_ns = 100 * MS };
+
+	assert_int_equal(lock_percentile(&f, 0.5), 0);
+	f.bins[20] = 98;
+	f.bins[26] = 2;
+	assert_int_equal(lock_percentile(&f, 0.5), (1 << 21) - 1);
+	assert_int_equal(lock_percentile(&f, 0.98), (1 << 21) - 1);
+	/* Not longer than the longest. */
+	assert_int_equal(lock_percentile(&f, 0.99), 100 * MS);
+}
+
+/* ---- the answer ------------------------------------------------------------------------------------ */
+
+static uint32_t named_stack(struct dict *d, const char *const *functions)
+{
+	uint32_t stack = 0;
+
+	for (; *functions; functions++)
+		stack = (uint32_t)dict_stack(
+			d, stack,
+			(uint32_t)dict_frame(
+				d, &(struct frame){ .kind = FRAME_NATIVE,
+						    .flags = FRAME_NAMED,
+						    .name = (uint32_t)dict_string(d, *functions),
+						    .offset = (uint64_t)(uintptr_t)*functions }));
+	return stack;
+}
+
+static struct lock_row *row_of(struct lock_answer *a, const char *name)
+{
+	for (size_t i = 0; i < a->n_rows; i++)
+		if (streq(a->rows[i].name, name))
+			return &a->rows[i];
+	return NULL;
+}
+
+static void add(struct bucket *b, uint32_t series, uint32_t stack, uint32_t key, uint32_t lock,
+		uint64_t count, uint64_t value, uint64_t max)
+{
+	assert_int_equal(columns_add(&b->columns[PROFILE_FUTEX], series, stack, key, lock, count,
+				     value, max),
+			 0);
+}
+
+static uint32_t named_lock(struct dict *d, const char *name, uint64_t address)
+{
+	return (uint32_t)dict_lock(d, &(struct lock){ .name = (uint32_t)dict_string(d, name),
+						      .flags = 2,
+						      .pid = 7,
+						      .address = address });
+}
+
+/* Two processes' worth of rows: a mutex whose holder is blocked, and a condition variable of two words. */
+static struct bucket *two_locks(void)
+{
+	static const char *const waiter[] = { "main", "ask", "pthread_mutex_lock", NULL };
+	static const char *const pool[] = { "main", "pool", "pthread_cond_wait", NULL };
+	static const char *const holder[] = { "main", "save", "fsync", NULL };
+	struct bucket *b;
+	uint32_t process, thread, m, c0, c1, w, p, h;
+
+	assert_int_equal(bucket_new(&b), 0);
+	b->meta.start_wall_ns = 1000 * NSEC_PER_SEC;
+	b->meta.length_ns = b->meta.covered_ns = 10 * NSEC_PER_SEC;
+	process = (uint32_t)dict_series(b->dict, &(struct series){ .pid = 7, .start = 1 });
+	thread = (uint32_t)dict_series(b->dict, &(struct series){ .pid = 7, .tid = 8, .start = 1 });
+	m = named_lock(b->dict, "table", 0x1000);
+	c0 = named_lock(b->dict, "work", 0x2028);
+	c1 = named_lock(b->dict, "work", 0x202c);
+	w = named_stack(b->dict, waiter);
+	p = named_stack(b->dict, pool);
+	h = named_stack(b->dict, holder);
+	add(b, thread, w, FUTEX_KEY(FUTEX_CLASS_WAIT, FUTEX_WOKEN), m, 10, 50000, 9000);
+	add(b, thread, w, FUTEX_KEY(FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT), m, 1, 1000, 1000);
+	add(b, process, 0, FUTEX_ASPECT(FUTEX_HISTOGRAM) | FUTEX_DETAIL(22), m, 11, 0, 0);
+	add(b, process, 0, FUTEX_ASPECT(FUTEX_CROWD), m, 4, 0, 3);
+	add(b, process, 0, FUTEX_ASPECT(FUTEX_WAKES), m, 10, 10, 0);
+	add(b, process, 0, FUTEX_ASPECT(FUTEX_WAKES) | FUTEX_DETAIL(WAKES_NOBODY), m, 5, 0, 0);
+	add(b, thread, h, FUTEX_ASPECT(FUTEX_WAKES) | FUTEX_DETAIL(WAKES_SAMPLED), m, 2, 2, 1);
+	add(b, thread, 0,
+	    FUTEX_ASPECT(FUTEX_HOLDER) |
+		    FUTEX_DETAIL(HOLDER_DETAIL(LOCK_STATE_BLOCKED, WAIT_UNKNOWN)),
+	    m, 8, 0, 0);
+	add(b, thread, h,
+	    FUTEX_ASPECT(FUTEX_HOLDER) | FUTEX_DETAIL(HOLDER_DETAIL(LOCK_STATE_BLOCKED, WAIT_IO)),
+	    m, 0, 40000, 9000);
+	add(b, process, 0, FUTEX_ASPECT(FUTEX_HOLDER), m, 3, 0, 0);
+	add(b, thread, p, FUTEX_KEY(FUTEX_CLASS_WAIT, FUTEX_WOKEN), c0, 3, 6000000, 2000000);
+	add(b, thread, p, FUTEX_KEY(FUTEX_CLASS_WAIT, FUTEX_WOKEN), c1, 2, 4000000, 3000000);
+	/* Woken and never waited for: no lock. */
+	add(b, process, 0, FUTEX_ASPECT(FUTEX_WAKES) | FUTEX_DETAIL(WAKES_NOBODY),
+	    named_lock(b->dict, "nobody", 0x3000), 9, 0, 0);
+	return b;
+}
+
+static struct lock_answer *ask(const struct bucket *b, struct filter *filters, size_t n)
+{
+	struct selection sel = { .from_wall_ns = 1000 * NSEC_PER_SEC,
+				 .until_wall_ns = 1010 * NSEC_PER_SEC,
+				 .filters = filters,
+				 .n_filters = n,
+				 .visibility.all = true };
+	struct query_source src = { .open = b };
+	struct lock_answer *a = NULL;
+
+	assert_int_equal(query_locks(&src, &sel, 10, 3, &a), 0);
+	return a;
+}
+
+static void test_answer(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = two_locks();
+	_cleanup_(lock_answer_free_p) struct lock_answer *a = ask(b, NULL, 0);
+	const struct lock_row *m = row_of(a, "table"), *c = row_of(a, "work");
+
+	assert_int_equal(a->n_rows, 2);
+	/* The one that idles is last, though its waits are longer. */
+	assert_ptr_equal(m, &a->rows[0]);
+	assert_int_equal(m->facts.lock_class, LOCK_CLASS_MUTEX);
+	assert_int_equal(m->facts.waits, 11);
+	assert_int_equal(m->facts.timed_out, 1);
+	assert_int_equal(m->facts.total_ns, 51 * MS);
+	assert_int_equal(m->facts.bins[22], 11);
+	assert_int_equal(m->facts.most, 3);
+	assert_int_equal(m->facts.met, 4);
+	assert_int_equal(m->facts.wakes, 10);
+	assert_int_equal(m->facts.woken, 10);
+	assert_int_equal(m->facts.idle_wakes, 5);
+	assert_int_equal(m->facts.seen[LOCK_STATE_BLOCKED], 8);
+	assert_int_equal(m->facts.seen[LOCK_STATE_UNKNOWN], 3);
+	assert_int_equal(m->facts.held_ns[LOCK_STATE_BLOCKED], 40 * MS);
+	assert_int_equal(m->verdict, VERDICT_IO);
+	assert_int_equal(m->waiters.n, 1);
+	assert_string_equal(m->waiters.s[0].place, "ask < main");
+	assert_int_equal(m->waiters.s[0].count, 11);
+	assert_int_equal(m->holders.n, 2);
+	assert_string_equal(m->holders.s[0].stack, "main;save;fsync");
+	assert_int_equal(m->holders.s[0].wait, WAIT_IO);
+	assert_int_equal(m->holders.s[0].tid, 8);
+	assert_int_equal(m->unlockers.n, 1);
+	assert_int_equal(c->facts.lock_class, LOCK_CLASS_CONDVAR);
+	assert_int_equal(c->facts.waits, 5);
+	assert_int_equal(c->facts.max_ns, 3000 * MS);
+	assert_int_equal(c->waiters.n, 1);
+	assert_int_equal(c->waiters.s[0].count, 5);
+	assert_int_equal(c->verdict, VERDICT_IDLE);
+}
+
+/* A function's locks are those that it waits for, with all that is known of them. */
+static void test_filter(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = two_locks();
+	struct filter f = { .key = FILTER_FUNCTION, .glob = (char *)"ask" };
+	_cleanup_(lock_answer_free_p) struct lock_answer *a = ask(b, &f, 1);
+
+	assert_int_equal(a->n_rows, 1);
+	assert_string_equal(a->rows[0].name, "table");
+	assert_int_equal(a->rows[0].facts.bins[22], 11);
+	assert_int_equal(a->rows[0].holders.n, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_classes),	    cmocka_unit_test(test_holders),
+		cmocka_unit_test(test_looks),	    cmocka_unit_test(test_herd_and_pool),
+		cmocka_unit_test(test_percentiles), cmocka_unit_test(test_answer),
+		cmocka_unit_test(test_filter),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
