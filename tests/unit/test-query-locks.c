@@ -39,6 +39,8 @@ static void test_classes(void **state)
 		{ "runtime.lock2", LOCK_CLASS_MUTEX },
 		{ "Unsafe_Park", LOCK_CLASS_RUNTIME },
 		{ "os::PlatformEvent::park", LOCK_CLASS_RUNTIME },
+		/* Who wakes may wait for those who were woken before. */
+		{ "pthread_cond_broadcast", LOCK_CLASS_UNKNOWN },
 		/* What everybody has on the way says nothing. */
 		{ "__futex_abstimed_wait_common64", LOCK_CLASS_UNKNOWN },
 		{ "syscall", LOCK_CLASS_UNKNOWN },
