@@ -146,7 +146,8 @@ static __always_inline int lock_add(void *map, const struct lock_key *key, u64 n
 		return bpf_map_update_elem(map, key, &first, BPF_ANY);
 	/* Several threads may look at one holder. */
 	__sync_fetch_and_add(&v->n, n);
-	__sync_fetch_and_add(&v->ns, ns);
+	if (ns) /* else clang makes an atomic OR of it, which there is none of before 5.12 */
+		__sync_fetch_and_add(&v->ns, ns);
 	if (v->max_ns < ns)
 		v->max_ns = ns;
 	return 0;
