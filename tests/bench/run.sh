@@ -100,12 +100,13 @@ calculate() # awk expression
 
 # ---- daemons and tools -----------------------------------------------------------------------------------
 
-# Starts sysprofd with its defaults and a state of its own, waits until it listens: $daemon
-start_daemon() # name
+# Starts sysprofd with its defaults but for these settings, and a state of its own; waits until it listens: $daemon
+start_daemon() # name, lines of [collect]...
 {
 	local d=$dir/$1
-	rm -rf "$d" && mkdir "$d" && : >"$d/empty.conf"
-	"$build/sysprofd" --config "$d/empty.conf" --state-directory "$d/state" --socket "$d/api.sock" \
+	shift
+	rm -rf "$d" && mkdir "$d" && printf '%s\n' '[collect]' "$@" >"$d/conf"
+	"$build/sysprofd" --config "$d/conf" --state-directory "$d/state" --socket "$d/api.sock" \
 		2>"$d/log" </dev/null &
 	daemon=$! socket=$d/api.sock
 	pids+=("$daemon")
@@ -198,6 +199,15 @@ per_round() # suffix, expression
 	done
 }
 
+# Per wait, of which a round trip has two, as it has two calls that wake.
+futex_adds()
+{
+	local i
+	for ((i = 0; i < rounds; i++)); do
+		calculate "(${ops[futex-sysprofd-$i]} - ${ops[futex-nofutex-$i]}) / 2"
+	done
+}
+
 hooks()
 {
 	local i t tools=() absent=()
@@ -218,6 +228,9 @@ hooks()
 		stop "$floor"
 		start_daemon hooks
 		measure_ops sysprofd $i
+		stop "$daemon"
+		start_daemon hooks futex=no
+		measure_ops nofutex $i
 		stop "$daemon"
 		for t in "${tools[@]}"; do
 			start_tool $t-libbpf || die "$t: $(tail -n 1 "$dir/tool")"
@@ -240,8 +253,10 @@ hooks()
 		row "pipe round trip: lost to bcc offcputime" % - $(per_round offcputime '(pipe / pipe0 - 1) * 100')
 	row "futex round trip, nothing attached" ns - $(per_round none futex)
 	row "futex round trip: lost to sysprofd" % - $(per_round sysprofd '(futex / futex0 - 1) * 100')
+	row "futex round trip: lost without futex waits" % - $(per_round nofutex '(futex / futex0 - 1) * 100')
 	row "futex wait, beyond switch and calls: sysprofd" ns - \
 		$(per_round sysprofd '(futex - futex0 - 4 * call - 2 * turn) / 2')
+	row "futex wait and wake: what the futex waits add" ns - $(futex_adds)
 	for t in "${absent[@]}"; do note "$t"; done
 }
 

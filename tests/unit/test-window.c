@@ -137,10 +137,66 @@ static void test_failing(void **state)
 	filled_done(&f);
 }
 
+/* Of more locks than a bucket holds those with the longest waits are told apart; the others keep waits and time. */
+#define LOCKS 2000
+#define WORDS (LOCKS + 100)
+
+static void test_locks_folded(void **state)
+{
+	_cleanup_(window_free_p) struct window *w = make_window(100, 1000);
+	_cleanup_free_ struct slice_futex *futex = calloc(WORDS, sizeof(*futex));
+	const struct bucket_meta begin = { .length_ns = 1 };
+	struct slice s = { .mono_end_ns = 1000, .futex = futex, .n_futex = WORDS };
+	uint64_t other = 0, other_us = 0, waits = 0, us = 0, bins = 0;
+	const struct columns *c;
+	struct filled f = {};
+
+	for (uint32_t i = 0; i < WORDS; i++) {
+		futex[i] = (struct slice_futex){
+			.key = { .tgid = 100,
+				 .tid = 100,
+				 .start = 1,
+				 .address = 0x1000 + 4 * i,
+				 .futex_class = FUTEX_CLASS_WAIT,
+				 .outcome = FUTEX_WOKEN },
+			.value = { .waits = 2, .ns = (i + 1) * 1000, .max_ns = 1000 },
+		};
+		futex[i].value.bins[1] = 2;
+	}
+	s.source[SOURCE_FUTEX].sum = (struct account){ .seen = 2 * WORDS, .stored = 2 * WORDS };
+	assert_int_equal(window_add(w, &s, &begin), 0);
+	assert_int_equal(w->stats.folded_locks, WORDS - LOCKS);
+	assert_int_equal(window_close(w, &f), 0);
+	assert_int_equal(f.bucket->dict->n_locks, 1 + LOCKS + 1);
+	c = &f.bucket->columns[SOURCE_FUTEX];
+	for (size_t i = 0; i < c->n; i++) {
+		const struct lock *l = &f.bucket->dict->locks[c->aux[i]];
+		bool is_other = streq(dict_str(f.bucket->dict, l->name), "[other]");
+
+		if (row_aspect(PROFILE_FUTEX, c->key[i]) == FUTEX_HISTOGRAM) {
+			bins += c->count[i];
+			continue;
+		}
+		/* The shortest hundred. */
+		assert_true(is_other || l->address >= 0x1000 + 4 * (WORDS - LOCKS));
+		waits += c->count[i];
+		us += c->value[i];
+		other += is_other ? c->count[i] : 0;
+		other_us += is_other ? c->value[i] : 0;
+	}
+	assert_int_equal(waits, 2 * WORDS);
+	assert_int_equal(bins, 2 * WORDS);
+	assert_int_equal(us, WORDS * (WORDS + 1) / 2);
+	assert_int_equal(other, 2 * (WORDS - LOCKS));
+	assert_int_equal(other_us, (WORDS - LOCKS) * (WORDS - LOCKS + 1) / 2);
+	filled_done(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_folded),
+		cmocka_unit_test(test_locks_folded),
 		cmocka_unit_test(test_failing),
 	};
 
