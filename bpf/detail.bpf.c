@@ -289,20 +289,24 @@ static __always_inline bool call_is_sized(u32 call)
 	return sized_calls[abi][nr / 64] >> (nr % 64) & 1;
 }
 
-/* A call with a stamp returns. `call` is its SYSCALL_KEY(). */
-static __always_inline void call_took(u32 w, const struct caller *who, u32 call, long ret,
-				      u64 stamp)
+/* A call with a stamp returns. `call` is its SYSCALL_KEY(). A function of its own to the verifier. */
+__noinline int call_took(u32 w, u32 call, u64 ret, u64 stamp)
 {
 	u32 set = w & 1, bits = stamp_tag_bits + STAMP_SHIFT_BITS;
 	u64 ns = ((bpf_ktime_get_ns() - stamp_base) - (stamp >> bits)) & (~0ULL >> bits);
 	u32 shift = stamp >> stamp_tag_bits & ((1U << STAMP_SHIFT_BITS) - 1);
 	struct detail_cache *c = bpf_map_lookup_elem(&detail_caches, &set);
+	struct caller who;
+	s64 moved = ret;
 
 	if (!c)
-		return;
-	detail_add(w, c, who, DETAIL_KEY(call, DETAIL_LATENCY, detail_bin(ns)), shift, ns);
-	if (who->compat)
-		ret = (s32)ret;
-	if (ret >= 0 && call_is_sized(call))
-		detail_add(w, c, who, DETAIL_KEY(call, DETAIL_BYTES, detail_bin(ret)), shift, ret);
+		return 0;
+	caller_current(&who);
+	detail_add(w, c, &who, DETAIL_KEY(call, DETAIL_LATENCY, detail_bin(ns)), shift, ns);
+	if (who.compat)
+		moved = (s32)ret;
+	if (moved >= 0 && call_is_sized(call))
+		detail_add(w, c, &who, DETAIL_KEY(call, DETAIL_BYTES, detail_bin(moved)), shift,
+			   moved);
+	return 0;
 }

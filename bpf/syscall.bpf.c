@@ -122,7 +122,6 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 	u64 stamp;
 
 	task = caller_current(&who);
-	stamp = details_enabled ? stamp_take(who.tid) : 0;
 	if (young && nr == NR_MMAP && !who.compat)
 		young_mapped(task, &who, ret);
 	if (off_cpu_enabled && resume_hook == RESUME_SPLIT)
@@ -135,8 +134,9 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 		nr = NR_EXECVE(who.compat);
 	call = call_key(nr, ret, who.compat);
 	call_count(w, &who, call);
+	stamp = details_enabled ? stamp_take(who.tid) : 0;
 	if (stamp)
-		call_took(w, &who, call, ret, stamp);
+		call_took(w, call, ret, stamp);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 _sysprofctl()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' i
-	local commands='status top locks flame series stacks types labels watch record'
+	local commands='status top syscalls locks flame series stacks types labels watch record'
 	local keys='comm exe pid tid thread uid unit cgroup container pod namespace build-id binary function
 		cause syscall errno lock state'
 

@@ -168,6 +168,10 @@ static int syscalls_attach(struct collector *c)
 		return r;
 	snprintf(state->hook, sizeof(state->hook), "%s",
 		 c->skel->links.syscall_exit_classic ? "tracepoint" : "tp_btf");
+	if (c->o.syscall_details > 0 && !c->skel->rodata->details_enabled)
+		snprintf(state->text, sizeof(state->text),
+			 "running (latency and sizes are not measured: this kernel refuses the "
+			 "program)");
 	if (c->hooks.no_tracefs)
 		snprintf(state->text, sizeof(state->text),
 			 "running (tracefs is not mounted: calls may be lost, counted as "

@@ -9,6 +9,7 @@ int command_status(const struct options *o, struct client *c);
 int command_stacks(const struct options *o, struct client *c);
 int command_top(const struct options *o, struct client *c);
 int command_off_cpu(const struct options *o, struct client *c);
+int command_syscalls(const struct options *o, struct client *c);
 int command_flame(const struct options *o, struct client *c);
 int command_locks(const struct options *o, struct client *c);
 int command_series(const struct options *o, struct client *c);

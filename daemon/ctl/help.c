@@ -58,6 +58,7 @@ static const char program_help[] =
 	"  status    what the daemon does, what it lost, what it costs\n"
 	"  top       the heaviest functions, processes, units, locks, ... of a time range\n"
 	"  offcpu    who did not run, for what, and who woke it\n"
+	"  syscalls  system calls: how many, how long, how large, and what they failed with\n"
 	"  flame     a flame graph, or the stacks for other tools, in a file\n"
 	"  locks     which locks hold threads up, who holds them, and why\n"
 	"  series    values over time\n"
@@ -122,6 +123,18 @@ static const struct {
 			     "  --idle            also threads that wait for work: see "
 			     "ARCHITECTURE.md\n"
 			     "  -n N              so many rows; default: 20, at most 10000\n" },
+	[COMMAND_SYSCALLS] = { "syscalls [--by syscall|process|errno] [-n N] [SELECTION] "
+			       "[--format text|json]\n"
+			       "  Counts and errors are exact. Latency and sizes are measured in "
+			       "random stretches of\n"
+			       "  time (syscall-details in sysprofd.conf) and scaled to the "
+			       "counts: TIMED is the\n"
+			       "  number of calls that they rest on. P50 and P99 lie within a "
+			       "power of two. TINY is\n"
+			       "  the share of reads and writes that moved fewer than 512 bytes.\n",
+			       true, true, false,
+			       "  --by WHAT         syscall (default), process, or errno\n"
+			       "  -n N              so many rows; default: 20, at most 10000\n" },
 	[COMMAND_FLAME] = { "flame -o FILE [SELECTION] [--format "
 			    "svg|html|folded|pprof|speedscope]\n"
 			    "  All stacks of a selection. Weights are nanoseconds, or calls for "
@@ -216,7 +229,8 @@ int command_help(enum command_id id)
 	strbuf_puts(&out, "  --socket PATH     the daemon's socket; default: " DEFAULT_SOCKET "\n");
 	if (command_help_texts[id].selection) {
 		strbuf_puts(&out, "\nSELECTION\n");
-		if (id != COMMAND_OFFCPU && id != COMMAND_LOCKS)
+		if (id != COMMAND_OFFCPU && id != COMMAND_LOCKS &&
+		    id != COMMAND_SYSCALLS)
 			strbuf_puts(&out, type_help);
 		strbuf_puts(&out, selection_help);
 	}

@@ -13,7 +13,7 @@ static int (*const commands[COMMAND_N])(const struct options *o, struct client *
 	[COMMAND_STACKS] = command_stacks,  [COMMAND_TYPES] = command_types,
 	[COMMAND_LABELS] = command_labels,  [COMMAND_WATCH] = command_watch,
 	[COMMAND_RECORD] = command_record,  [COMMAND_LOCKS] = command_locks,
-	[COMMAND_OFFCPU] = command_off_cpu,
+	[COMMAND_OFFCPU] = command_off_cpu, [COMMAND_SYSCALLS] = command_syscalls,
 };
 
 static int run(const struct options *o)

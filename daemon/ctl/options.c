@@ -14,7 +14,7 @@ static const char *const command_names[COMMAND_N] = {
 	[COMMAND_STATUS] = "status", [COMMAND_TOP] = "top",	  [COMMAND_FLAME] = "flame",
 	[COMMAND_LOCKS] = "locks",   [COMMAND_SERIES] = "series", [COMMAND_STACKS] = "stacks",
 	[COMMAND_TYPES] = "types",   [COMMAND_OFFCPU] = "offcpu", [COMMAND_LABELS] = "labels",
-	[COMMAND_WATCH] = "watch",   [COMMAND_RECORD] = "record",
+	[COMMAND_WATCH] = "watch",   [COMMAND_RECORD] = "record", [COMMAND_SYSCALLS] = "syscalls",
 };
 
 const char *command_name(enum command_id id)
@@ -39,6 +39,18 @@ static const char *const dimensions[] = {
 const char *dimension_word(Sysprofd__V1__Dimension by)
 {
 	return (size_t)by < ARRAY_SIZE(dimensions) && dimensions[by] ? dimensions[by] : "all";
+}
+
+static const char *const calls_by_words[] = {
+	[SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_SYSCALL] = "syscall",
+	[SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_PROCESS] = "process",
+	[SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_ERRNO] = "errno",
+};
+
+const char *calls_by_word(Sysprofd__V1__SyscallsBy by)
+{
+	return (size_t)by < ARRAY_SIZE(calls_by_words) && calls_by_words[by] ? calls_by_words[by]
+									     : "syscall";
 }
 
 /* Known here too, so that a mistyped key is named before anything is asked. */
@@ -227,6 +239,16 @@ static int set_seconds(struct options *o, const char *v, struct strbuf *error)
 	return 0;
 }
 
+static int set_calls_by(struct options *o, const char *v, struct strbuf *error)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(calls_by_words); i++)
+		if (calls_by_words[i] && streq(v, calls_by_words[i])) {
+			o->calls_by = (Sysprofd__V1__SyscallsBy)i;
+			return 0;
+		}
+	return bad(error, "--by", v, "syscall, process or errno");
+}
+
 static int set_idle(struct options *o, const char *v, struct strbuf *error)
 {
 	o->idle = true;
@@ -251,9 +273,9 @@ static int set_version(struct options *o, const char *v, struct strbuf *error)
 #define ANYWHERE 0xffffffffu
 #define TEXT_COMMANDS                                                                          \
 	(IN(STATUS) | IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SERIES) | IN(STACKS) | IN(TYPES) | \
-	 IN(LABELS) | IN(WATCH))
+	 IN(LABELS) | IN(WATCH) | IN(SYSCALLS))
 #define FILE_COMMANDS (IN(FLAME) | IN(RECORD))
-#define SELECTIONS (RANGES | IN(OFFCPU) | IN(LOCKS))
+#define SELECTIONS (RANGES | IN(OFFCPU) | IN(LOCKS) | IN(SYSCALLS))
 #define RANGES (IN(TOP) | IN(FLAME) | IN(SERIES) | IN(LABELS))
 
 static const struct option_row {
@@ -271,9 +293,11 @@ static const struct option_row {
 	{ "until", 0, false, SELECTIONS, set_until },
 	{ "filter", 0, false, SELECTIONS | IN(WATCH) | IN(RECORD), set_filter },
 	{ "by", 0, false, IN(TOP) | IN(SERIES), set_by },
+	{ "by", 0, false, IN(SYSCALLS), set_calls_by },
 	{ "idle", 0, true, IN(OFFCPU), set_idle },
 	{ "rows", 'n', false,
-	  IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SERIES) | IN(LABELS) | IN(STACKS), set_rows },
+	  IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SYSCALLS) | IN(SERIES) | IN(LABELS) | IN(STACKS),
+	  set_rows },
 	{ "sort", 0, false, IN(TOP), set_sort },
 	{ "step", 0, false, IN(SERIES), set_step },
 	{ "names", 0, false, IN(TOP) | FILE_COMMANDS, set_names },
@@ -467,6 +491,8 @@ static void resolve_type(struct options *o)
 		o->type = PROFILE_FUTEX;
 	if (o->command == COMMAND_OFFCPU)
 		o->type = PROFILE_OFF_CPU;
+	if (o->command == COMMAND_SYSCALLS)
+		o->type = PROFILE_SYSCALLS;
 	if (o->type_given)
 		return;
 	if (o->by == SYSPROFD__V1__DIMENSION__DIMENSION_SYSCALL)
@@ -584,12 +610,14 @@ void options_describe(const struct options *o, struct strbuf *out)
 {
 	bool top = o->command == COMMAND_TOP;
 
-	if (o->command != COMMAND_OFFCPU)
+	if (o->command != COMMAND_OFFCPU && o->command != COMMAND_SYSCALLS)
 		strbuf_printf(out, "--type %s ", profile_type_name(o->type));
 	if (o->idle)
 		strbuf_puts(out, "--idle ");
 	if (top || o->by != SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED)
 		strbuf_printf(out, "--by %s ", dimension_word(o->by));
+	if (o->command == COMMAND_SYSCALLS)
+		strbuf_printf(out, "--by %s ", calls_by_word(o->calls_by));
 	strbuf_puts(out, "--since ");
 	put_word(out, o->since);
 	strbuf_puts(out, " --until ");

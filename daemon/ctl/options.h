@@ -29,6 +29,7 @@ enum command_id {
 	COMMAND_STATUS,
 	COMMAND_TOP,
 	COMMAND_OFFCPU,
+	COMMAND_SYSCALLS,
 	COMMAND_FLAME,
 	COMMAND_LOCKS,
 	COMMAND_SERIES,
@@ -61,6 +62,7 @@ struct options {
 	size_t n_filters, cap_filters;
 
 	Sysprofd__V1__Dimension by; /* UNSPECIFIED: not given (series: one for all) */
+	Sysprofd__V1__SyscallsBy calls_by;
 	bool by_total; /* --sort total */
 	uint32_t rows;
 	bool rows_given;
@@ -85,6 +87,7 @@ int options_parse(int argc, char **argv, uint64_t now_wall_ns, struct options *r
 void options_done(struct options *o);
 
 const char *dimension_word(Sysprofd__V1__Dimension by); /* "function", ...; "all" for UNSPECIFIED */
+const char *calls_by_word(Sysprofd__V1__SyscallsBy by); /* "syscall", "process", "errno" */
 /* The keys of --filter, as a list for people. */
 void options_list_keys(struct strbuf *out);
 /* The selection and what else shapes the answer, as options: "--type on-cpu --since -5min ...". */

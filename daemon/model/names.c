@@ -234,7 +234,10 @@ int syscall_number(unsigned abi, const char *name)
 
 const char *errno_text(unsigned err, char *buf, size_t size)
 {
-	const char *name = strerrorname_np((int)err);
+	/* Of calls that a signal broke off, and that go on or fail with EINTR after it. */
+	static const char *const restarts[] = { "ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND",
+						NULL, "ERESTART_RESTARTBLOCK" };
+	const char *name = err >= 512 ? NAME_AT(restarts, err - 512) : strerrorname_np((int)err);
 
 	if (name)
 		snprintf(buf, size, "%s", name);

@@ -21,6 +21,7 @@ const struct method methods[] = {
 	{ "Top", true, false, &sysprofd__v1__top_request__descriptor, method_top },
 	{ "OffCpu", true, false, &sysprofd__v1__off_cpu_request__descriptor, method_off_cpu },
 	{ "Locks", true, false, &sysprofd__v1__locks_request__descriptor, method_locks },
+	{ "Syscalls", true, false, &sysprofd__v1__syscalls_request__descriptor, method_syscalls },
 	{ "Series", true, false, &sysprofd__v1__series_request__descriptor, method_series },
 	{ "ListBuckets", true, false, &sysprofd__v1__list_buckets_request__descriptor,
 	  method_list_buckets },

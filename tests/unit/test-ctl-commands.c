@@ -28,11 +28,12 @@ static int run_parsed(char *words, struct strbuf *error)
 	_cleanup_(options_done) struct options o = {};
 	_cleanup_(client_free_p) struct client *c = NULL;
 	static int (*const commands[COMMAND_N])(const struct options *o, struct client *c) = {
-		[COMMAND_STATUS] = command_status, [COMMAND_TOP] = command_top,
-		[COMMAND_FLAME] = command_flame,   [COMMAND_SERIES] = command_series,
-		[COMMAND_STACKS] = command_stacks, [COMMAND_TYPES] = command_types,
-		[COMMAND_LABELS] = command_labels, [COMMAND_WATCH] = command_watch,
-		[COMMAND_RECORD] = command_record, [COMMAND_OFFCPU] = command_off_cpu,
+		[COMMAND_STATUS] = command_status,     [COMMAND_TOP] = command_top,
+		[COMMAND_FLAME] = command_flame,       [COMMAND_SERIES] = command_series,
+		[COMMAND_STACKS] = command_stacks,     [COMMAND_TYPES] = command_types,
+		[COMMAND_LABELS] = command_labels,     [COMMAND_WATCH] = command_watch,
+		[COMMAND_RECORD] = command_record,     [COMMAND_OFFCPU] = command_off_cpu,
+		[COMMAND_SYSCALLS] = command_syscalls,
 	};
 	char *argv[24] = { (char *)"sysprofctl" }, *save = NULL;
 	int argc = 1;
@@ -471,6 +472,65 @@ static void test_off_cpu(void **state)
 	assert_non_null(strstr(json.data, "\"function\":\"flush_queue\""));
 }
 
+static void test_syscalls(void **state)
+{
+	_cleanup_(strbuf_done) struct strbuf text = {}, narrow = {}, json = {}, errnos = {};
+	Sysprofd__V1__SyscallsResponse m = SYSPROFD__V1__SYSCALLS_RESPONSE__INIT;
+	Sysprofd__V1__SyscallRow row = SYSPROFD__V1__SYSCALL_ROW__INIT, *rows[] = { &row };
+	Sysprofd__V1__CallMeasure latency = SYSPROFD__V1__CALL_MEASURE__INIT,
+				  bytes = SYSPROFD__V1__CALL_MEASURE__INIT;
+	Sysprofd__V1__CallBin bin = SYSPROFD__V1__CALL_BIN__INIT, *bins[] = { &bin };
+	Sysprofd__V1__CallPart part = SYSPROFD__V1__CALL_PART__INIT, *parts[] = { &part };
+	Sysprofd__V1__Coverage coverage = SYSPROFD__V1__COVERAGE__INIT;
+
+	coverage.covered_ns = 10 * NSEC_PER_SEC;
+	bin.from = 512;
+	bin.below = 1024;
+	bin.calls = 1000;
+	latency.measured = 77;
+	latency.p50 = 700;
+	latency.p99 = 1000;
+	latency.max = 20 * NSEC_PER_MSEC;
+	latency.histogram = bytes.histogram = bins;
+	latency.n_histogram = bytes.n_histogram = 1;
+	part.name = (char *)"EAGAIN";
+	part.calls = 9;
+	row.name = (char *)"recvmsg";
+	row.calls = 2000;
+	row.errors = 10;
+	row.latency = &latency;
+	row.bytes = &bytes;
+	row.parts = parts;
+	row.n_parts = 1;
+	m.coverage = &coverage;
+	m.calls = 2000;
+	m.errors = 10;
+	m.rows = rows;
+	m.n_rows = 1;
+	answer_with(&m.base);
+	assert_int_equal(run("syscalls", 0, &text), 0);
+	assert_non_null(strstr(text.data, "2,000 calls, 200 a second; 10 failed (0.50 %)\n"));
+	/* No size was measured. */
+	assert_non_null(strstr(text.data,
+			       "2,000    200      10  700 ns  1.00 us  20.0 ms     77        "
+			       "-     -     -  recvmsg  EAGAIN 90.0 %\n"));
+	assert_int_equal(run("syscalls --by process", 60, &narrow), 0);
+	assert_lines_fit(&narrow, 60);
+	bytes.measured = 5;
+	bytes.total = 600000;
+	row.tiny = 0.25;
+	answer_with(&m.base);
+	assert_int_equal(run("syscalls --format json", 0, &json), 0);
+	assert_non_null(strstr(json.data, "\"syscall\":\"recvmsg\",\"calls\":2000,"
+					  "\"calls_per_second\":200,\"errors\":10,\"errnos\":[{"
+					  "\"name\":\"EAGAIN\",\"calls\":9}]"));
+	assert_non_null(strstr(json.data, "\"histogram\":[{\"from\":512,\"below\":1024,"
+					  "\"calls\":1000}]"));
+	assert_non_null(strstr(json.data, "\"bytes_per_second\":60000,\"tiny\":0.25"));
+	assert_int_equal(run("syscalls --by errno", 0, &errnos), 0);
+	assert_null(strstr(errnos.data, "P50"));
+}
+
 static void test_series(void **state)
 {
 	_cleanup_(strbuf_done) struct strbuf json = {}, one = {}, many = {};
@@ -716,6 +776,7 @@ int main(void)
 		cmocka_unit_test(test_status),
 		cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_off_cpu),
+		cmocka_unit_test(test_syscalls),
 		cmocka_unit_test(test_series),
 		cmocka_unit_test(test_labels_and_types),
 		cmocka_unit_test(test_flame),
