@@ -136,6 +136,9 @@ class Daemon:
     def offcpu(self, *args, n=10000):
         return json.loads(self.ctl("offcpu", "--format", "json", "-n", n, *args).stdout)
 
+    def syscalls(self, *args, n=10000):
+        return json.loads(self.ctl("syscalls", "--format", "json", "-n", n, *args).stdout)
+
     def status(self):
         return json.loads(self.ctl("status", "--format", "json").stdout)
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """System calls: exact."""
 import os
+import signal
 
 from harness import main, rows_by_name, wait_for, workload
+
+ALWAYS = {"collect": {"syscall-details": "always"}}
 
 
 def getpids(d, truth):
@@ -72,6 +75,81 @@ for i in range(1000):
     d.settle()
     answer = d.top("--type", "syscalls", "--since", "-2min", "--filter", f"pid={p.pid}", "--filter", "errno=ENOENT")
     assert sum(r["events"] for r in answer["rows"] if r["name"] in ("stat", "newfstatat", "statx")) >= 1000, answer
+
+
+KNOWN = """
+import os, socket, time
+for i in range(30): time.sleep(0.02)
+r, w = os.pipe()
+for i in range(5000):
+    os.write(w, b"x")
+    os.read(r, 100)
+null = os.open("/dev/null", os.O_WRONLY)
+for i in range(200): os.write(null, b"z" * 65536)
+a, b = socket.socketpair()
+a.setblocking(False)
+for i in range(3000):
+    try: a.recv(10)
+    except BlockingIOError: pass
+"""
+
+
+def test_latency_sizes_and_errors_of_known_calls(t):
+    d = t.daemon(ALWAYS)
+    p = t.spawn("python3", "-c", KNOWN)
+    assert p.wait() == 0
+    d.settle()
+    answer = d.syscalls("--filter", f"pid={p.pid}")
+    rows = {r["syscall"]: r for r in answer["rows"]}
+    sleeps = [r for n, r in rows.items() if n in ("clock_nanosleep", "select", "pselect6")][0]
+    latency = sleeps["latency"]
+    assert sleeps["calls"] == 30 and latency["measured"] >= 1, sleeps
+    # Not less than they slept; a busy host lets them sleep longer.
+    assert 16.7e6 <= latency["p50"] <= latency["p99"] <= latency["max"], latency
+    assert latency["histogram"][0]["below"] > 20e6, latency
+    writes = rows["write"]
+    assert writes["calls"] >= 5200 and writes["bytes"]["measured"] > 10, writes
+    assert writes["tiny"] > 0.5 and writes["bytes"]["p50"] == 1, writes
+    assert writes["bytes"]["max"] == 65536, writes
+    receives = rows["recvfrom"]
+    assert receives["errors"] == receives["calls"] == 3000, receives
+    assert receives["errnos"] == [{"name": "EAGAIN", "calls": 3000}], receives
+    assert receives["bytes"] is None, receives
+    errnos = {r["errno"]: r for r in d.syscalls("--by", "errno", "--filter", f"pid={p.pid}")["rows"]}
+    assert errnos["EAGAIN"]["syscalls"][0] == {"name": "recvfrom", "calls": 3000}, errnos
+    process = d.syscalls("--by", "process", "--filter", f"pid={p.pid}")["rows"]
+    assert [r["pid"] for r in process] == [p.pid], process
+    assert process[0]["calls"] == sum(r["calls"] for r in answer["rows"]), (process, answer)
+
+
+def test_a_process_killed_in_a_read(t):
+    d = t.daemon(ALWAYS)
+    p = t.spawn("cat", stdin=-1)
+    d.settle()
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    d.settle()
+    answer = d.syscalls("--filter", f"pid={p.pid}", "--filter", "syscall=read")
+    read = answer["rows"][0]
+    assert {"name": "ERESTARTSYS", "calls": 1} in read["errnos"], read
+    # It lasted until then.
+    assert read["latency"]["max"] > 100e6, read
+
+
+def test_details_of_a_part_of_the_time(t):
+    """Without a setting: counts are exact, details are of some calls, and there is nothing to be configured."""
+    d = t.daemon()
+    p = t.spawn("python3", "-c", "import os, time\nend = time.time() + 60\n"
+                "while time.time() < end: os.getppid()")
+    args = ["--filter", f"pid={p.pid}", "--filter", "syscall=getppid"]
+    row = wait_for(lambda: (d.syscalls(*args)["rows"] or [None])[0],
+                   lambda r: r and r["latency"] and r["latency"]["measured"] > 100)
+    p.kill()
+    p.wait()
+    assert row["latency"] and 100 < row["latency"]["measured"] < row["calls"], row
+    # They stand for all.
+    stood = sum(b["calls"] for b in row["latency"]["histogram"])
+    assert abs(stood - row["calls"]) <= len(row["latency"]["histogram"]), row
 
 
 main(__name__)
