@@ -6,7 +6,7 @@
 #include "base/strbuf.h"
 #include "query/internal.h"
 
-#define LOCK_FRAMES 8 /* nearest to the leaf, in which a lock's kind shows */
+#define LOCK_FRAMES 12 /* nearest to the leaf, in which a lock's kind shows */
 
 _Static_assert((int)LOCK_STATE_RUNNING == HOLDER_RUNNING &&
 		       (int)LOCK_STATE_RUNNABLE == HOLDER_RUNNABLE &&
@@ -87,11 +87,11 @@ static enum lock_class class_of_stack(struct adding *a, uint32_t stack)
 
 	if (a->classes[stack])
 		return (enum lock_class)(a->classes[stack] - 1);
-	for (int i = 0; at && i < LOCK_FRAMES && c == LOCK_CLASS_UNKNOWN; i++) {
+	for (int i = 0; at && i < LOCK_FRAMES; i++) {
 		const struct frame *f = &d->frames[d->stacks[at].frame];
 
 		if (f->name)
-			c = lock_class_of(dict_str(d, f->name));
+			c = lock_class_along(c, dict_str(d, f->name));
 		at = d->stacks[at].parent;
 	}
 	a->classes[stack] = (uint8_t)c + 1;

@@ -13,12 +13,14 @@ enum lock_class {
 	LOCK_CLASS_SEMAPHORE,
 	LOCK_CLASS_JOIN,
 	LOCK_CLASS_BARRIER,
-	LOCK_CLASS_RUNTIME, /* a language's own scheduler or monitors */
+	LOCK_CLASS_RUNTIME, /* a language's own locks */
+	LOCK_CLASS_SCHEDULER, /* a thread of a language's scheduler that has nothing to run */
 	LOCK_CLASS_N
 };
 const char *lock_class_name(enum lock_class c); /* "mutex", ...; "futex" for UNKNOWN */
-/* From the function nearest to the leaf that says so. */
 enum lock_class lock_class_of(const char *function);
+/* Along a stack from its leaf: what the functions so far have said, then `function`. */
+enum lock_class lock_class_along(enum lock_class inner, const char *function);
 
 enum lock_verdict {
 	VERDICT_CONTENDED = 0, /* none of the others: it is asked for often */

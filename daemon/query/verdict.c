@@ -8,7 +8,8 @@ const char *lock_class_name(enum lock_class c)
 		[LOCK_CLASS_UNKNOWN] = "futex",	      [LOCK_CLASS_MUTEX] = "mutex",
 		[LOCK_CLASS_CONDVAR] = "condvar",     [LOCK_CLASS_RWLOCK] = "rwlock",
 		[LOCK_CLASS_SEMAPHORE] = "semaphore", [LOCK_CLASS_JOIN] = "join",
-		[LOCK_CLASS_BARRIER] = "barrier",     [LOCK_CLASS_RUNTIME] = "runtime",
+		[LOCK_CLASS_SCHEDULER] = "scheduler", [LOCK_CLASS_BARRIER] = "barrier",
+		[LOCK_CLASS_RUNTIME] = "runtime",
 	};
 
 	return (unsigned)c < LOCK_CLASS_N ? names[c] : "futex";
@@ -32,66 +33,79 @@ static const struct {
 	const char *part;
 	enum lock_class lock_class;
 	bool prefix; /* must begin the name */
+	bool outer; /* says more than the condition variable or the sleep below it */
 } functions[] = {
 	/* glibc and musl */
-	{ "pthread_mutex_cond_lock", LOCK_CLASS_MUTEX, true },
-	{ "pthread_mutex_", LOCK_CLASS_MUTEX, true },
-	{ "lll_lock_wait", LOCK_CLASS_MUTEX, true },
-	{ "pthread_cond_wait", LOCK_CLASS_CONDVAR, true },
-	{ "pthread_cond_timedwait", LOCK_CLASS_CONDVAR, true },
-	{ "pthread_cond_clockwait", LOCK_CLASS_CONDVAR, true },
-	{ "cnd_wait", LOCK_CLASS_CONDVAR, true },
-	{ "cnd_timedwait", LOCK_CLASS_CONDVAR, true },
-	{ "pthread_rwlock_", LOCK_CLASS_RWLOCK, true },
-	{ "pthread_barrier_wait", LOCK_CLASS_BARRIER, true },
-	{ "pthread_join", LOCK_CLASS_JOIN, true },
-	{ "pthread_clockjoin", LOCK_CLASS_JOIN, true },
-	{ "pthread_timedjoin", LOCK_CLASS_JOIN, true },
-	{ "new_sem_wait", LOCK_CLASS_SEMAPHORE, true },
-	{ "new_sem_clockwait", LOCK_CLASS_SEMAPHORE, true },
-	{ "sem_wait", LOCK_CLASS_SEMAPHORE, true },
-	{ "sem_timedwait", LOCK_CLASS_SEMAPHORE, true },
-	{ "sem_clockwait", LOCK_CLASS_SEMAPHORE, true },
+	{ "pthread_mutex_cond_lock", LOCK_CLASS_MUTEX, true, false },
+	{ "pthread_mutex_", LOCK_CLASS_MUTEX, true, false },
+	{ "lll_lock_wait", LOCK_CLASS_MUTEX, true, false },
+	{ "pthread_cond_wait", LOCK_CLASS_CONDVAR, true, false },
+	{ "pthread_cond_timedwait", LOCK_CLASS_CONDVAR, true, false },
+	{ "pthread_cond_clockwait", LOCK_CLASS_CONDVAR, true, false },
+	{ "cnd_wait", LOCK_CLASS_CONDVAR, true, false },
+	{ "cnd_timedwait", LOCK_CLASS_CONDVAR, true, false },
+	{ "pthread_rwlock_", LOCK_CLASS_RWLOCK, true, false },
+	{ "pthread_barrier_wait", LOCK_CLASS_BARRIER, true, false },
+	{ "pthread_join", LOCK_CLASS_JOIN, true, false },
+	{ "pthread_clockjoin", LOCK_CLASS_JOIN, true, false },
+	{ "pthread_timedjoin", LOCK_CLASS_JOIN, true, false },
+	{ "new_sem_wait", LOCK_CLASS_SEMAPHORE, true, false },
+	{ "new_sem_clockwait", LOCK_CLASS_SEMAPHORE, true, false },
+	{ "sem_wait", LOCK_CLASS_SEMAPHORE, true, false },
+	{ "sem_timedwait", LOCK_CLASS_SEMAPHORE, true, false },
+	{ "sem_clockwait", LOCK_CLASS_SEMAPHORE, true, false },
 	/* Rust; of the standard library, and parking_lot */
-	{ "sys::sync::mutex::", LOCK_CLASS_MUTEX, false },
-	{ "sys::sync::condvar::", LOCK_CLASS_CONDVAR, false },
-	{ "sys::sync::rwlock::", LOCK_CLASS_RWLOCK, false },
-	{ "futex::Mutex::lock", LOCK_CLASS_MUTEX, false },
-	{ "futex_mutex::Mutex", LOCK_CLASS_MUTEX, false },
-	{ "futex::Condvar::wait", LOCK_CLASS_CONDVAR, false },
-	{ "futex_condvar::Condvar", LOCK_CLASS_CONDVAR, false },
-	{ "futex_rwlock::RwLock", LOCK_CLASS_RWLOCK, false },
-	{ "RawMutex::lock_slow", LOCK_CLASS_MUTEX, false },
-	{ "RawRwLock::lock_", LOCK_CLASS_RWLOCK, false },
-	{ "thread_parking::", LOCK_CLASS_RUNTIME, false },
-	/* Go */
-	{ "runtime.lock2", LOCK_CLASS_MUTEX, true },
-	{ "runtime.futexsleep", LOCK_CLASS_RUNTIME, true },
-	{ "runtime.notesleep", LOCK_CLASS_RUNTIME, true },
-	{ "runtime.notetsleep", LOCK_CLASS_RUNTIME, true },
-	{ "runtime.futex", LOCK_CLASS_RUNTIME, true },
-	/* Java: monitors and java.util.concurrent park their threads */
-	{ "Unsafe_Park", LOCK_CLASS_RUNTIME, true },
-	{ "PlatformEvent::park", LOCK_CLASS_RUNTIME, false },
-	{ "Parker::park", LOCK_CLASS_RUNTIME, false },
-	{ "PlatformMonitor::wait", LOCK_CLASS_RUNTIME, false },
+	{ "sys::sync::mutex::", LOCK_CLASS_MUTEX, false, false },
+	{ "sys::sync::condvar::", LOCK_CLASS_CONDVAR, false, false },
+	{ "sys::sync::rwlock::", LOCK_CLASS_RWLOCK, false, false },
+	{ "futex::Mutex::lock", LOCK_CLASS_MUTEX, false, false },
+	{ "futex_mutex::Mutex", LOCK_CLASS_MUTEX, false, false },
+	{ "futex::Condvar::wait", LOCK_CLASS_CONDVAR, false, false },
+	{ "futex_condvar::Condvar", LOCK_CLASS_CONDVAR, false, false },
+	{ "futex_rwlock::RwLock", LOCK_CLASS_RWLOCK, false, false },
+	{ "RawMutex::lock_slow", LOCK_CLASS_MUTEX, false, false },
+	{ "RawRwLock::lock_", LOCK_CLASS_RWLOCK, false, false },
+	{ "thread_parking::", LOCK_CLASS_RUNTIME, false, false },
+	/* Go: what goroutines wait for never comes here; a thread without one does */
+	{ "runtime.lock2", LOCK_CLASS_MUTEX, true, false },
+	{ "runtime.stopm", LOCK_CLASS_SCHEDULER, true, true },
+	{ "runtime.sysmon", LOCK_CLASS_SCHEDULER, true, true },
+	{ "runtime.futex", LOCK_CLASS_RUNTIME, true, false },
+	{ "runtime.note", LOCK_CLASS_RUNTIME, true, false },
+	/* Java: monitors, and java.util.concurrent, by an event that each thread has */
+	{ "ObjectMonitor::Enter", LOCK_CLASS_MUTEX, false, true },
+	{ "ObjectMonitor::enter", LOCK_CLASS_MUTEX, false, true },
+	{ "ObjectMonitor::wait", LOCK_CLASS_CONDVAR, false, true },
+	{ "Unsafe_Park", LOCK_CLASS_RUNTIME, true, true },
+	{ "PlatformEvent::park", LOCK_CLASS_RUNTIME, false, true },
+	{ "Parker::park", LOCK_CLASS_RUNTIME, false, true },
 };
 
-enum lock_class lock_class_of(const char *function)
+enum lock_class lock_class_along(enum lock_class inner, const char *function)
 {
 	const char *name = function + strspn(function, "_");
 
+	if (inner != LOCK_CLASS_UNKNOWN && inner != LOCK_CLASS_CONDVAR &&
+	    inner != LOCK_CLASS_RUNTIME)
+		return inner;
 	/* glibc's names for itself */
 	if (strncmp(name, "GI_", 3) == 0)
 		name += 3 + strspn(name + 3, "_");
 	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
 		const char *part = functions[i].part;
 
+		if (inner != LOCK_CLASS_UNKNOWN && !functions[i].outer)
+			continue;
 		if (functions[i].prefix ? strncmp(name, part, strlen(part)) == 0
 					: strstr(name, part) != NULL)
 			return functions[i].lock_class;
 	}
-	return LOCK_CLASS_UNKNOWN;
+	return inner;
+}
+
+enum lock_class lock_class_of(const char *function)
+{
+	return lock_class_along(LOCK_CLASS_UNKNOWN, function);
 }
 
 /* ---- percentiles ----------------------------------------------------------------------------------- */
@@ -135,7 +149,7 @@ static bool is_herd(const struct lock_facts *f)
 
 static bool is_idle(const struct lock_facts *f)
 {
-	if (f->lock_class == LOCK_CLASS_JOIN)
+	if (f->lock_class == LOCK_CLASS_JOIN || f->lock_class == LOCK_CLASS_SCHEDULER)
 		return true;
 	if (!waits_for_work(f->lock_class))
 		return false;

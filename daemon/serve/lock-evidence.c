@@ -55,6 +55,8 @@ static void tell_idle(const struct lock_facts *f, struct strbuf *out)
 
 	if (f->lock_class == LOCK_CLASS_JOIN)
 		strbuf_puts(out, "waits for the end of a thread");
+	else if (f->lock_class == LOCK_CLASS_SCHEDULER)
+		strbuf_puts(out, "a thread of the language's scheduler that has nothing to run");
 	else if (f->waits == 0)
 		strbuf_printf(out, "%s threads wait, and nobody woke one", human_count(f->most, n));
 	else

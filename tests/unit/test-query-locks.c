@@ -55,6 +55,34 @@ static void test_classes(void **state)
 				 lock_class_name(lock_class_of(cases[i].function)));
 }
 
+/* What a language makes of a condition variable says more than that. */
+static void test_classes_along(void **state)
+{
+	static const struct {
+		const char *functions[6];
+		enum lock_class lock_class;
+	} cases[] = {
+		{ { "__futex_abstimed_wait_common64", "pthread_cond_wait",
+		    "os::PlatformEvent::park", "ObjectMonitor::EnterI(JavaThread*)" },
+		  LOCK_CLASS_MUTEX },
+		{ { "pthread_cond_timedwait", "Parker::park(bool, long)", "Unsafe_Park" },
+		  LOCK_CLASS_RUNTIME },
+		{ { "runtime.futex", "runtime.futexsleep", "runtime.notesleep", "runtime.stopm" },
+		  LOCK_CLASS_SCHEDULER },
+		/* A mutex is a mutex, whoever takes it. */
+		{ { "__lll_lock_wait", "pthread_mutex_lock", "Parker::park" }, LOCK_CLASS_MUTEX },
+		{ { "pthread_cond_wait", "pool_wait", "pthread_mutex_lock" }, LOCK_CLASS_CONDVAR },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		enum lock_class c = LOCK_CLASS_UNKNOWN;
+
+		for (const char *const *f = cases[i].functions; *f; f++)
+			c = lock_class_along(c, *f);
+		assert_int_equal(c, cases[i].lock_class);
+	}
+}
+
 /* ---- verdicts ------------------------------------------------------------------------------------- */
 
 #define MS NSEC_PER_MSEC
@@ -309,10 +337,10 @@ static void test_filter(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_classes),	    cmocka_unit_test(test_holders),
-		cmocka_unit_test(test_looks),	    cmocka_unit_test(test_herd_and_pool),
-		cmocka_unit_test(test_percentiles), cmocka_unit_test(test_answer),
-		cmocka_unit_test(test_filter),
+		cmocka_unit_test(test_classes),	      cmocka_unit_test(test_classes_along),
+		cmocka_unit_test(test_holders),	      cmocka_unit_test(test_looks),
+		cmocka_unit_test(test_herd_and_pool), cmocka_unit_test(test_percentiles),
+		cmocka_unit_test(test_answer),	      cmocka_unit_test(test_filter),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
