@@ -208,6 +208,17 @@ futex_adds()
 	done
 }
 
+# A call's median in the default is one that is not timed: spans come every other second.
+by_default()
+{
+	local i counts details
+	mapfile -t counts < <(per_round sysprofd call)
+	mapfile -t details < <(per_round details call)
+	for ((i = 0; i < rounds; i++)); do
+		calculate "0.9 * (${counts[i]}) + 0.1 * (${details[i]})"
+	done
+}
+
 hooks()
 {
 	local i t tools=() absent=()
@@ -229,6 +240,12 @@ hooks()
 		start_daemon hooks
 		measure_ops sysprofd $i
 		stop "$daemon"
+		start_daemon hooks syscall-details=off
+		measure_ops counts $i
+		stop "$daemon"
+		start_daemon hooks syscall-details=always
+		measure_ops details $i
+		stop "$daemon"
 		start_daemon hooks futex=no
 		measure_ops nofutex $i
 		stop "$daemon"
@@ -241,7 +258,9 @@ hooks()
 	section "Hooks: CPU time on CPU $cpu, $rounds rounds. A round trip is two switches and four calls."
 	row "system call, nothing attached" ns - $(per_round none syscall)
 	row "system call: an empty program adds" ns - $(per_round floor call)
-	row "system call: sysprofd adds" ns 130 $(per_round sysprofd call)
+	row "system call: sysprofd adds, counts and errors" ns 130 $(per_round counts call)
+	row "system call: sysprofd adds, timing and sizing" ns 175 $(per_round details call)
+	row "system call: sysprofd adds, a tenth of the time" ns 135 $(by_default)
 	[[ " ${tools[*]} " != *" syscount "* ]] || row "system call: bcc syscount adds" ns - $(per_round syscount call)
 	row "pipe round trip, nothing attached" ns - $(per_round none pipe)
 	row "context switch: an empty program adds" ns - $(per_round floor turn)

@@ -49,7 +49,8 @@ static void test_values(void **state)
 	_cleanup_(strbuf_done) struct strbuf p = {};
 
 	assert_int_equal(
-		load("# a comment\n[collect]\r\n\ton-cpu-rate = 99.5\nfutex=off\n"
+		load("# a comment\n[collect]\r\n\ton-cpu-rate = "
+		     "99.5\nfutex=off\nsyscall-details=25%\n"
 		     "off-cpu-threshold=500us\non-cpu-event=cycles\n"
 		     "[store]\nmax-size=64M\n[log]\nlevel=debug\n"
 		     "[symbol]\ndebuginfod-urls=https://a.example/x  http://b:8002\n"
@@ -57,6 +58,7 @@ static void test_values(void **state)
 		     &c, &p),
 		0);
 	assert_true(c->on_cpu_rate == 99.5);
+	assert_true(c->syscall_details == 0.25);
 	assert_false(c->futex);
 	assert_int_equal(c->off_cpu_threshold_ns, 500000);
 	assert_int_equal(c->on_cpu_event, 1);
@@ -72,7 +74,14 @@ static void test_values(void **state)
 static void test_sections_are_compared(void **state)
 {
 	static const char *const changes[] = {
-		"futex=no", "on-cpu-rate=20", "on-cpu-event=cycles", "slice=1s", "max-stacks=1000",
+		"futex=no",
+		"on-cpu-rate=20",
+		"syscall-details=always",
+		"syscall-details=off",
+		"syscall-details=0.5%",
+		"on-cpu-event=cycles",
+		"slice=1s",
+		"max-stacks=1000",
 	};
 	_cleanup_(config_free_p) struct config *a = NULL;
 	_cleanup_(strbuf_done) struct strbuf p = {};
@@ -100,6 +109,10 @@ static void test_problems(void **state)
 		  ":2: on-cpu-rate=0: expected a number from 1 to 9999" },
 		{ "[collect]\non-cpu-rate=nan\n", ":2: on-cpu-rate=nan: expected a number" },
 		{ "[collect]\nbucket=10\n", ":2: bucket=10: expected a time from 500ms to 1min" },
+		{ "[collect]\nsyscall-details=0\n",
+		  ":2: syscall-details=0: expected off, always, or a share from 0.1% to 100%" },
+		{ "[collect]\nsyscall-details=101%\n", "expected off, always, or a share" },
+		{ "[collect]\nsyscall-details=yes\n", "expected off, always, or a share" },
 		{ "[collect]\non-cpu=maybe\n", ":2: on-cpu=maybe: expected yes or no" },
 		{ "[store]\nmax-size=1X\n", ":2: max-size=1X: expected a size from 8M to 1T" },
 		{ "[collect]\non-cpu-event=foo\n", "expected cpu-clock or cycles" },
