@@ -108,7 +108,7 @@ def test_blocked_holders(t):
 def test_holders_of_the_cpu(t):
     d = t.daemon()
     warm_up(t, d)
-    row, _ = run(t, d, {"preempted": "preempted_lock"})["preempted"]
+    row, _ = run(t, d, {"preempted": "preempted_lock"}, 2)["preempted"]
     check_holder(row, "holder-preempted", "work_without_cpu")
     row, _ = run(t, d, {"long": "long_lock"})["long"]
     held = row["holder"]["held_running"] + row["holder"]["held_runnable"] + row["holder"]["held_blocked"]
