@@ -14,7 +14,6 @@
  */
 #pragma once
 
-#define FUTEX_OP_WAIT 0
 #define FUTEX_OP_WAKE 1
 #define FUTEX_OP_REQUEUE 3
 #define FUTEX_OP_CMP_REQUEUE 4

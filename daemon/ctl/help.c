@@ -229,8 +229,7 @@ int command_help(enum command_id id)
 	strbuf_puts(&out, "  --socket PATH     the daemon's socket; default: " DEFAULT_SOCKET "\n");
 	if (command_help_texts[id].selection) {
 		strbuf_puts(&out, "\nSELECTION\n");
-		if (id != COMMAND_OFFCPU && id != COMMAND_LOCKS &&
-		    id != COMMAND_SYSCALLS)
+		if (id != COMMAND_OFFCPU && id != COMMAND_LOCKS && id != COMMAND_SYSCALLS)
 			strbuf_puts(&out, type_help);
 		strbuf_puts(&out, selection_help);
 	}
