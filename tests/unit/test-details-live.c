@@ -129,6 +129,8 @@ static void long_read(void *arg)
 {
 	char b;
 
+	/* So that no burst of calls precedes it, of which only some are measured. */
+	sleep_ms(20);
 	if (read(*(int *)arg, &b, 1) != 1)
 		_exit(1);
 }
@@ -139,22 +141,31 @@ static void test_outlasts_its_window(void **state)
 	struct collect_options o = options(1);
 	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
 	_cleanup_(slice_free_p) struct slice *first = NULL, *s = NULL;
-	struct sum t;
+	pid_t pids[20];
+	uint64_t measured = 0, longest = 0;
 	int fds[2];
-	pid_t pid;
 
 	assert_int_equal(pipe(fds), 0);
-	pid = start_process(long_read, fds);
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++)
+		pids[i] = start_process(long_read, fds);
 	run_for(c, 300);
 	first = drain(c, false);
-	assert_int_equal(sum_of(first, pid, CALL_LATENCY, SYS_read).calls, 0);
 	run_for(c, 300);
-	assert_int_equal(write(fds[1], "x", 1), 1);
-	wait_for(pid);
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++)
+		assert_int_equal(write(fds[1], "x", 1), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++)
+		wait_for(pids[i]);
 	s = drain(c, false);
-	t = sum_of(s, pid, CALL_LATENCY, SYS_read);
-	assert_int_equal(t.measured, 1);
-	assert_true(t.max >= 500 * NSEC_PER_MSEC);
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		struct sum t = sum_of(s, pids[i], CALL_LATENCY, SYS_read);
+
+		measured += t.measured;
+		longest = MAX(longest, t.max);
+		assert_int_equal(sum_of(first, pids[i], CALL_LATENCY, SYS_read).calls, 0);
+	}
+	print_message("%lu of %zu measured, longest %lu ns\n", measured, ARRAY_SIZE(pids), longest);
+	assert_true(measured >= 1);
+	assert_true(longest >= 300 * NSEC_PER_MSEC);
 	close(fds[0]);
 	close(fds[1]);
 }
