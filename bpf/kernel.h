@@ -82,6 +82,7 @@ struct sched_info {
 
 struct sched_entity {
 	__u64 sum_exec_runtime;
+	__u64 nr_migrations;
 };
 
 struct signal_set {
@@ -129,6 +130,8 @@ struct task_struct {
 	int tgid;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
+	unsigned long min_flt;
+	unsigned long maj_flt;
 	__u64 start_boottime;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;

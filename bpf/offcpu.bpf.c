@@ -466,6 +466,11 @@ static __always_inline void totals_of(struct task_struct *task, const struct tas
 	r->yield_ns = t->yield_ns;
 	r->yield_n = t->yield_n;
 	r->run_delay_ns = t->run_queue_ns;
+	r->counters[COUNTER_MINOR_FAULTS] = task->min_flt;
+	r->counters[COUNTER_MAJOR_FAULTS] = task->maj_flt;
+	r->counters[COUNTER_VOLUNTARY_SWITCHES] = task->nvcsw;
+	r->counters[COUNTER_INVOLUNTARY_SWITCHES] = task->nivcsw;
+	r->counters[COUNTER_MIGRATIONS] = task->se.nr_migrations;
 	/* The delay of the latest wait is booked at the next switch-out. */
 	if (t->cause == OFF_BLOCKED)
 		r->run_delay_ns += task->sched_info.run_delay - t->run_delay_base;

@@ -136,6 +136,16 @@ SHARED_ASSERT(sizeof(struct stack_record) == 48);
 
 #define STACK_ID_NONE 0ULL /* the count is kept, its stack was lost or not wanted */
 
+/* What is counted of processes beside their time. The first ones the kernel counts itself, for each thread. */
+enum counter {
+	COUNTER_MINOR_FAULTS = 0,
+	COUNTER_MAJOR_FAULTS, /* that had to wait for a disk */
+	COUNTER_VOLUNTARY_SWITCHES, /* it waited for something */
+	COUNTER_INVOLUNTARY_SWITCHES, /* another thread was put in its place */
+	COUNTER_MIGRATIONS, /* to another CPU */
+	COUNTER_OF_THREADS
+};
+
 /* A thread's exact totals at its end: the last word on (tid, thread_start). */
 struct thread_record {
 	u32 type; /* RECORD_THREAD_EXIT, 0 from the iterator */
@@ -153,8 +163,9 @@ struct thread_record {
 	u64 run_delay_ns; /* task->sched_info.run_delay inside the waits of off_ns and the one in progress */
 	u64 since_mono_ns; /* begin of the wait in progress, or 0 */
 	u64 now_mono_ns; /* when this record was made */
+	u64 counters[COUNTER_OF_THREADS]; /* since its life began */
 };
-SHARED_ASSERT(sizeof(struct thread_record) == 104);
+SHARED_ASSERT(sizeof(struct thread_record) == 144);
 #define THREAD_OFF_CPU 1U
 #define THREAD_WAIT_FOLLOWS 2U /* the iterator wrote a wait_record behind this */
 #define THREAD_WAIT_REVOKED 8U /* that wait ended meanwhile, and the resume told all of it */

@@ -112,7 +112,8 @@ struct slice_lock_sample {
 
 /*
  * Exact off-CPU time of one thread in this window: differences of its cumulative totals, waits in progress
- * included up to now. Never negative. Only threads with any. (blocked excludes run-queue delay.)
+ * included up to now. Never negative. Only threads with any. (blocked excludes run-queue delay.) And what the
+ * kernel counted of it.
  */
 struct slice_thread {
 	uint64_t start;
@@ -120,6 +121,7 @@ struct slice_thread {
 	uint32_t tgid, tid;
 	uint64_t blocked_ns, run_queue_ns, preempted_ns;
 	uint64_t blocked_n, run_queue_n, preempted_n;
+	uint64_t counters[COUNTER_OF_THREADS];
 };
 
 struct slice_source {

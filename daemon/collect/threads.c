@@ -68,6 +68,8 @@ struct thread *thread_get(struct thread_table *t, const struct thread_record *re
 		/* The kernel's totals begin with its life or with ours. */
 		.allowance_ns = UINT64_MAX,
 	};
+	if (rec->thread_start < t->since_boot_ns)
+		memcpy(th->told.counters, rec->counters, sizeof(rec->counters));
 	if (index_add(&t->by_key, key_hash(th->tid, th->thread_start), id) == 0)
 		return th;
 	t->free[t->n_free++] = id;
@@ -210,7 +212,7 @@ bool thread_tell(struct thread *th, const struct thread_record *rec, struct slic
 		.tgid = rec->tgid,
 		.tid = rec->tid,
 	};
-	uint64_t off, queued, yields, left = th->allowance_ns;
+	uint64_t off, queued, yields, counted = 0, left = th->allowance_ns;
 
 	totals_of(rec, &v);
 	if (left != UINT64_MAX && rec->now_mono_ns > th->now_mono_ns)
@@ -229,8 +231,12 @@ bool thread_tell(struct thread *th, const struct thread_record *rec, struct slic
 	d.preempted_n = take_count(v.preempted_n, &told->preempted_n);
 	/* Everyone who was woken has waited for a CPU, however shortly. */
 	d.run_queue_n = d.blocked_n + take_count(v.yield_n, &told->yield_n);
+	for (int i = 0; i < COUNTER_OF_THREADS; i++) {
+		d.counters[i] = take_count(rec->counters[i], &told->counters[i]);
+		counted |= d.counters[i];
+	}
 	if (!(d.blocked_ns | d.run_queue_ns | d.preempted_ns | d.blocked_n | d.preempted_n |
-	      d.run_queue_n))
+	      d.run_queue_n | counted))
 		return false;
 	*ret = d;
 	return true;

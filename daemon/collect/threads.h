@@ -20,6 +20,7 @@
 struct thread_told {
 	uint64_t off_ns, queue_ns, preempted_ns, yield_ns;
 	uint64_t off_n, preempted_n, yield_n;
+	uint64_t counters[COUNTER_OF_THREADS];
 };
 
 struct thread {
@@ -45,6 +46,7 @@ struct thread_table {
 	size_t n_free, cap_free;
 	struct index by_key;
 	uint32_t max; /* threads; 0: THREADS_DEFAULT */
+	uint64_t since_boot_ns; /* what older threads counted before they were met is nobody's */
 	uint32_t reading;
 	size_t stack_bytes;
 	uint64_t refused; /* records of threads beyond the limit, or without memory */

@@ -707,6 +707,7 @@ static int waits_attach(struct collector *c)
 		return -ENOMEM;
 	c->sources[SOURCE_OFF_CPU].priv = w;
 	w->threads.max = c->o.max_threads;
+	w->threads.since_boot_ns = c->skel->rodata->attached_boot_ns;
 	w->threshold_ns = MIN(c->o.off_cpu_threshold_ns ?: THRESHOLD_NS, THRESHOLD_LIMIT_NS);
 	c->skel->bss->threshold_ns = w->threshold_ns;
 	r = remote_reader_new(&ro, &w->reader);

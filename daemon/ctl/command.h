@@ -16,6 +16,7 @@ int command_series(const struct options *o, struct client *c);
 int command_types(const struct options *o, struct client *c);
 int command_labels(const struct options *o, struct client *c);
 int command_watch(const struct options *o, struct client *c);
+int command_counters(const struct options *o, struct client *c);
 int command_record(const struct options *o, struct client *c);
 
 /* The help of a command, or of the program (COMMAND_NONE), on standard output. */

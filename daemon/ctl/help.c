@@ -61,6 +61,8 @@ static const char program_help[] =
 	"  syscalls  system calls: how many, how long, how large, and what they failed with\n"
 	"  flame     a flame graph, or the stacks for other tools, in a file\n"
 	"  locks     which locks hold threads up, who holds them, and why\n"
+	"  counters  page faults, switches and migrations of processes; how short the host was of "
+	"CPU\n"
 	"  series    values over time\n"
 	"  stacks    which binaries make user stacks incomplete, and why\n"
 	"  types     the profile types that are recorded\n"
@@ -173,6 +175,19 @@ static const struct {
 			     "                    range, at least one bucket\n"
 			     "  -n N              so many series, the rest is [other]; default: "
 			     "20\n" },
+	[COMMAND_COUNTERS] = { "counters [-n N] [SELECTION] [--format text|json]\n"
+			       "  What the host was short of, and what the kernel counted of "
+			       "processes: page\n"
+			       "  faults (MAJOR: that waited for a disk), switches (FORCED: "
+			       "another thread was\n"
+			       "  put in its place) and migrations to another CPU, a second; those "
+			       "with the\n"
+			       "  most CPU time first. Pressure is the share of time in which some "
+			       "tasks, or\n"
+			       "  all (full), waited for a resource. The type is not asked.\n",
+			       true, true, false,
+			       "  -n N              so many processes; default: 20, at most "
+			       "10000\n" },
 	[COMMAND_STACKS] = { "stacks [-n N] [--format text|json]\n"
 			     "  How complete user stacks are: all samples since the daemon's "
 			     "start, by the\n"

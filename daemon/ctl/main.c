@@ -8,12 +8,13 @@
 #include "ctl/text.h"
 
 static int (*const commands[COMMAND_N])(const struct options *o, struct client *c) = {
-	[COMMAND_STATUS] = command_status,  [COMMAND_TOP] = command_top,
-	[COMMAND_FLAME] = command_flame,    [COMMAND_SERIES] = command_series,
-	[COMMAND_STACKS] = command_stacks,  [COMMAND_TYPES] = command_types,
-	[COMMAND_LABELS] = command_labels,  [COMMAND_WATCH] = command_watch,
-	[COMMAND_RECORD] = command_record,  [COMMAND_LOCKS] = command_locks,
-	[COMMAND_OFFCPU] = command_off_cpu, [COMMAND_SYSCALLS] = command_syscalls,
+	[COMMAND_STATUS] = command_status,     [COMMAND_TOP] = command_top,
+	[COMMAND_FLAME] = command_flame,       [COMMAND_SERIES] = command_series,
+	[COMMAND_STACKS] = command_stacks,     [COMMAND_TYPES] = command_types,
+	[COMMAND_LABELS] = command_labels,     [COMMAND_WATCH] = command_watch,
+	[COMMAND_RECORD] = command_record,     [COMMAND_LOCKS] = command_locks,
+	[COMMAND_OFFCPU] = command_off_cpu,    [COMMAND_SYSCALLS] = command_syscalls,
+	[COMMAND_COUNTERS] = command_counters,
 };
 
 static int run(const struct options *o)

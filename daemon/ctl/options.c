@@ -11,10 +11,13 @@
 #define SECONDS_MAX 300.0
 
 static const char *const command_names[COMMAND_N] = {
-	[COMMAND_STATUS] = "status", [COMMAND_TOP] = "top",	  [COMMAND_FLAME] = "flame",
-	[COMMAND_LOCKS] = "locks",   [COMMAND_SERIES] = "series", [COMMAND_STACKS] = "stacks",
-	[COMMAND_TYPES] = "types",   [COMMAND_OFFCPU] = "offcpu", [COMMAND_LABELS] = "labels",
-	[COMMAND_WATCH] = "watch",   [COMMAND_RECORD] = "record", [COMMAND_SYSCALLS] = "syscalls",
+	[COMMAND_STATUS] = "status",	 [COMMAND_TOP] = "top",
+	[COMMAND_FLAME] = "flame",	 [COMMAND_LOCKS] = "locks",
+	[COMMAND_SERIES] = "series",	 [COMMAND_STACKS] = "stacks",
+	[COMMAND_TYPES] = "types",	 [COMMAND_OFFCPU] = "offcpu",
+	[COMMAND_LABELS] = "labels",	 [COMMAND_WATCH] = "watch",
+	[COMMAND_RECORD] = "record",	 [COMMAND_SYSCALLS] = "syscalls",
+	[COMMAND_COUNTERS] = "counters",
 };
 
 const char *command_name(enum command_id id)
@@ -273,9 +276,9 @@ static int set_version(struct options *o, const char *v, struct strbuf *error)
 #define ANYWHERE 0xffffffffu
 #define TEXT_COMMANDS                                                                          \
 	(IN(STATUS) | IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SERIES) | IN(STACKS) | IN(TYPES) | \
-	 IN(LABELS) | IN(WATCH) | IN(SYSCALLS))
+	 IN(LABELS) | IN(WATCH) | IN(SYSCALLS) | IN(COUNTERS))
 #define FILE_COMMANDS (IN(FLAME) | IN(RECORD))
-#define SELECTIONS (RANGES | IN(OFFCPU) | IN(LOCKS) | IN(SYSCALLS))
+#define SELECTIONS (RANGES | IN(OFFCPU) | IN(LOCKS) | IN(SYSCALLS) | IN(COUNTERS))
 #define RANGES (IN(TOP) | IN(FLAME) | IN(SERIES) | IN(LABELS))
 
 static const struct option_row {
@@ -296,7 +299,8 @@ static const struct option_row {
 	{ "by", 0, false, IN(SYSCALLS), set_calls_by },
 	{ "idle", 0, true, IN(OFFCPU), set_idle },
 	{ "rows", 'n', false,
-	  IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SYSCALLS) | IN(SERIES) | IN(LABELS) | IN(STACKS),
+	  IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SYSCALLS) | IN(COUNTERS) | IN(SERIES) | IN(LABELS) |
+		  IN(STACKS),
 	  set_rows },
 	{ "sort", 0, false, IN(TOP), set_sort },
 	{ "step", 0, false, IN(SERIES), set_step },
@@ -610,7 +614,7 @@ void options_describe(const struct options *o, struct strbuf *out)
 {
 	bool top = o->command == COMMAND_TOP;
 
-	if (o->command != COMMAND_OFFCPU && o->command != COMMAND_SYSCALLS)
+	if (1u << o->command & RANGES)
 		strbuf_printf(out, "--type %s ", profile_type_name(o->type));
 	if (o->idle)
 		strbuf_puts(out, "--idle ");

@@ -38,6 +38,7 @@ enum command_id {
 	COMMAND_LABELS,
 	COMMAND_WATCH,
 	COMMAND_RECORD,
+	COMMAND_COUNTERS,
 	COMMAND_N
 };
 const char *command_name(enum command_id id);

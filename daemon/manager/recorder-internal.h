@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "collect/load.h"
 #include "manager/recorder.h"
 
 struct burst {
@@ -60,7 +61,8 @@ struct recorder {
 	int64_t wall_offset_ns; /* wall - mono when the bucket opened */
 	int64_t sleep_offset_ns; /* boottime - mono, likewise */
 	enum gap_reason next_gap; /* why there may be a gap before the next bucket */
-	uint64_t busy_us; /* of /proc/stat when the bucket opened */
+	struct load load; /* when the bucket opened, */
+	struct load drained_load; /* and when the last window ended */
 };
 
 /*

@@ -118,21 +118,6 @@ static int64_t sleep_offset(void)
 	return (int64_t)boot.tv_sec * (int64_t)NSEC_PER_SEC + boot.tv_nsec - (int64_t)mono_now_ns();
 }
 
-/* CPU time that all CPUs spent on anything but idling, from the first line of /proc/stat. */
-static uint64_t read_busy_us(void)
-{
-	_cleanup_(strbuf_done) struct strbuf b = {};
-	unsigned long long user, nice, system, idle, iowait, irq, softirq, steal;
-	long hz = sysconf(_SC_CLK_TCK);
-
-	if (read_file_at(AT_FDCWD, "/proc/stat", 4 * 1024 * 1024, &b) < 0 ||
-	    sscanf(b.data, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system,
-		   &idle, &iowait, &irq, &softirq, &steal) != 8 ||
-	    hz <= 0)
-		return 0;
-	return (user + nice + system + irq + softirq) * 1000000 / (unsigned long)hz;
-}
-
 static void plan_bucket(struct recorder *r)
 {
 	uint64_t wall = wall_now_ns(), mono = mono_now_ns(), length = r->options.bucket_ns;
@@ -142,7 +127,7 @@ static void plan_bucket(struct recorder *r)
 	r->bucket_deadline_mono_ns = mono + (wall / length + 1) * length - wall;
 	r->wall_offset_ns = (int64_t)wall - (int64_t)mono;
 	r->sleep_offset_ns = sleep_offset();
-	r->busy_us = read_busy_us();
+	r->load = r->drained_load;
 }
 
 static bool clock_stepped(const struct recorder *r)
@@ -168,12 +153,11 @@ static void close_bucket(struct recorder *r)
 	bool stepped = clock_stepped(r),
 	     slept = sleep_offset() - r->sleep_offset_ns > CLOCK_STEP_NS;
 	struct filled f = {};
-	uint64_t busy = read_busy_us();
 
 	if (window_close(r->window, &f) == 0) {
 		struct bucket_meta *m = &f.bucket->meta;
 
-		m->busy_us = busy > r->busy_us ? busy - r->busy_us : 0;
+		load_difference(&r->load, &r->drained_load, m);
 		m->length_ns = MAX(m->length_ns, m->covered_ns);
 		describe_sources(r, m);
 		unwinding_used(r->unwinding, f.binary_keys, f.n_keys);
@@ -256,7 +240,10 @@ static int take_in(struct recorder *r, int drained, struct slice *s)
 static int drain_window(struct recorder *r, bool bucket_end)
 {
 	_cleanup_(slice_free_p) struct slice *s = NULL;
-	int result = collector_drain(r->collector, bucket_end, &s);
+	int result;
+
+	load_read(&r->drained_load);
+	result = collector_drain(r->collector, bucket_end, &s);
 
 	return take_in(r, result, s);
 }
@@ -281,6 +268,7 @@ static void *drain_thread(void *arg)
 	struct recorder *r = arg;
 
 	r->drained_mono_ns = mono_now_ns();
+	load_read(&r->drained_load);
 	plan_bucket(r);
 	plan_slice(r);
 	for (;;) {
@@ -322,6 +310,7 @@ static int run_snapshot(struct recorder *r, struct call *call)
 	if (result == 0) {
 		struct bucket_meta *m = &c->filled.bucket->meta;
 
+		load_difference(&r->load, &r->drained_load, m);
 		describe_sources(r, m);
 		m->length_ns = m->covered_ns; /* so far */
 	}
@@ -395,6 +384,7 @@ static int hand_over(struct recorder *r, struct replace_call *c)
 	/* What fails up to here leaves everything as it was. */
 	c->options.window.quality = r->quality;
 	result = window_new(&c->options.window, r->processes, r->kallsyms, &window);
+	load_read(&r->drained_load);
 	if (result >= 0)
 		result = collector_hand_over(old, c->collector, &last);
 	if (result < 0)

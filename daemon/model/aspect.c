@@ -6,6 +6,7 @@
 uint32_t aspect_mask(enum profile_type type)
 {
 	static const uint32_t masks[PROFILE_TYPE_N] = {
+		[PROFILE_ON_CPU] = ON_ASPECT(15),
 		[PROFILE_OFF_CPU] = OFF_ASPECT(7),
 		[PROFILE_SYSCALLS] = CALL_KEY(3, 0, 0, 0),
 		[PROFILE_FUTEX] = FUTEX_ASPECT(15),
@@ -29,7 +30,7 @@ bool row_is_time(enum profile_type type, uint32_t key)
 		return aspect == CALL_LATENCY;
 	if (type == PROFILE_FUTEX)
 		return aspect != FUTEX_WAKES && aspect != FUTEX_CROWD;
-	return true;
+	return type != PROFILE_ON_CPU || aspect != ON_COUNTERS;
 }
 
 enum aux_kind row_aux(enum profile_type type, uint32_t key)

@@ -5,6 +5,7 @@
 
 _Static_assert(LOSS_REASONS == LOSS_N, "LOSS_REASONS follows enum loss");
 _Static_assert((int)PROFILE_TYPE_N == (int)SOURCE_N, "a profile type for each source");
+_Static_assert(COUNTERS == (int)COUNTER_OF_THREADS, "counters");
 
 void columns_done(struct columns *c)
 {

@@ -143,6 +143,19 @@ const char *off_state_name(unsigned state)
 	return "X";
 }
 
+const char *counter_name(unsigned counter)
+{
+	static const char *const names[] = {
+		[COUNTER_MINOR_FAULTS] = "minor-faults",
+		[COUNTER_MAJOR_FAULTS] = "major-faults",
+		[COUNTER_VOLUNTARY_SWITCHES] = "voluntary-switches",
+		[COUNTER_INVOLUNTARY_SWITCHES] = "involuntary-switches",
+		[COUNTER_MIGRATIONS] = "migrations",
+	};
+
+	return NAME_AT(names, counter) ?: "unknown";
+}
+
 const char *futex_class_name(unsigned cls)
 {
 	static const char *const names[] = {

@@ -260,6 +260,7 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  * other aspects, told by high bits of the key, explain it:
  *
  *                      key                               aux        count         value          max
+ *  ON_COUNTERS         enum counter                      0          that many     0              0
  *  OFF_WAKES           OFF_KEY(cause, ..)                series: of waits woken   us waited      longest us
  *                                                        the waker                so
  *                      the row's series waited, its stack is the waker's
@@ -288,6 +289,8 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 #define OFF_KEY_IDLE(k) ((k) >> 25 & 1)
 #define OFF_STATE_UNKNOWN 0xffffU /* time that no sample tells about; its name is "" */
 #define OFF_KEY_TOTAL(k) ((k) >> 31)
+#define ON_ASPECT(aspect) ((uint32_t)(aspect) << 28)
+#define ON_KEY_COUNTER(k) ((k)&255)
 #define OFF_ASPECT(aspect) ((uint32_t)(aspect) << 28)
 #define FUTEX_KEY(cls, outcome) ((uint32_t)(cls) | (uint32_t)(outcome) << 8)
 #define FUTEX_KEY_CLASS(k) ((k)&255)
@@ -304,6 +307,10 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 #define CALL_KEY(aspect, abi, nr, bin) ((uint32_t)(aspect) << 30 | SYSCALL_KEY(abi, nr, bin))
 #define CALL_KEY_BIN(k) SYSCALL_KEY_ERRNO(k)
 
+enum on_aspect {
+	ON_SAMPLES = 0,
+	ON_COUNTERS = 1,
+};
 enum off_aspect { OFF_WAITS = 0, OFF_WAKES = 1 };
 enum call_aspect { CALL_COUNT = 0, CALL_LATENCY = 1, CALL_BYTES = 2, CALL_BASIS = 3 };
 enum futex_aspect {
@@ -345,6 +352,9 @@ const char *wait_kind_name(
 
 const char *off_cause_name(unsigned cause); /* "blocked", "run-queue", "preempted" */
 const char *off_state_name(unsigned state); /* "S", "D", "R", "I", "T", ... */
+/* enum counter of bpf/sysprofd.h; asserted in bucket.c. */
+#define COUNTERS 5
+const char *counter_name(unsigned counter); /* "minor-faults", ... */
 const char *futex_class_name(unsigned cls); /* "wait", "lock-pi", ... */
 const char *futex_outcome_name(unsigned outcome); /* "woken", "timeout", ... */
 /* "read", "compat:writev", "x32:ioctl", "syscall_999", "[invalid]"; into buf when it must be made. */
@@ -404,6 +414,16 @@ struct gap {
 	enum gap_reason reason;
 };
 
+/* What tasks of the host lacked: some of them at least, or all that were not idle (/proc/pressure). */
+enum pressure {
+	PRESSURE_CPU_SOME = 0,
+	PRESSURE_IO_SOME,
+	PRESSURE_IO_FULL,
+	PRESSURE_MEMORY_SOME,
+	PRESSURE_MEMORY_FULL,
+	PRESSURE_N
+};
+
 #define BOOT_ID_LEN 32 /* hexadecimal, no dashes */
 
 struct bucket_meta {
@@ -415,6 +435,8 @@ struct bucket_meta {
 	uint32_t cpus; /* online */
 	uint32_t gap; /* enum gap_reason of the time before this bucket that was not covered */
 	uint64_t busy_us; /* CPU time used by all CPUs, from /proc/stat */
+	bool pressure_known; /* the kernel tells it (PSI) */
+	uint64_t pressure_us[PRESSURE_N]; /* time in which tasks lacked it */
 	struct accounting source[PROFILE_TYPE_N];
 };
 

@@ -131,6 +131,29 @@ int query_top(const struct query_source *src, const struct selection *sel, enum 
 struct top *top_free(struct top *t);
 DEFINE_CLEANUP(struct top *, top_free)
 
+/* What processes were short of, and the host. */
+struct counters_row {
+	char *name; /* comm */
+	uint32_t pid;
+	uint64_t start;
+	uint64_t cpu_ns;
+	uint64_t counters[COUNTERS];
+};
+struct counters_answer {
+	struct profile *coverage; /* of on-cpu; without columns */
+	uint64_t busy_ns, capacity_ns; /* of the host */
+	uint64_t run_queue_ns, preempted_ns; /* of the selection */
+	uint64_t pressure_covered_ns, pressure_ns[PRESSURE_N]; /* of the host */
+	struct counters_row *rows; /* by CPU time */
+	size_t n_rows;
+	uint64_t rows_omitted;
+};
+/* The selection's type and aspects are not read. */
+int query_counters(const struct query_source *src, const struct selection *sel, uint32_t limit,
+		   struct counters_answer **ret);
+struct counters_answer *counters_answer_free(struct counters_answer *a);
+DEFINE_CLEANUP(struct counters_answer *, counters_answer_free)
+
 struct series_line {
 	char *name, *binary;
 	uint32_t pid;

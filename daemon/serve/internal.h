@@ -233,6 +233,7 @@ int method_top(struct call *c, struct worker *w);
 int method_off_cpu(struct call *c, struct worker *w);
 int method_locks(struct call *c, struct worker *w);
 int method_syscalls(struct call *c, struct worker *w);
+int method_counters(struct call *c, struct worker *w);
 int method_series(struct call *c, struct worker *w);
 
 /* ---- the source of queries ----------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ const struct method methods[] = {
 	{ "OffCpu", true, false, &sysprofd__v1__off_cpu_request__descriptor, method_off_cpu },
 	{ "Locks", true, false, &sysprofd__v1__locks_request__descriptor, method_locks },
 	{ "Syscalls", true, false, &sysprofd__v1__syscalls_request__descriptor, method_syscalls },
+	{ "Counters", true, false, &sysprofd__v1__counters_request__descriptor, method_counters },
 	{ "Series", true, false, &sysprofd__v1__series_request__descriptor, method_series },
 	{ "ListBuckets", true, false, &sysprofd__v1__list_buckets_request__descriptor,
 	  method_list_buckets },

@@ -396,7 +396,9 @@ enum bucket_field {
 	BUCKET_CPUS,
 	BUCKET_GAP,
 	BUCKET_BUSY,
-	BUCKET_FIELDS
+	BUCKET_PRESSURE_KNOWN,
+	BUCKET_PRESSURE, /* PRESSURE_N fields, in the order of enum pressure */
+	BUCKET_FIELDS = BUCKET_PRESSURE + PRESSURE_N
 };
 
 enum source_field {
@@ -449,6 +451,8 @@ static uint64_t bucket_number(const struct bucket_meta *m, unsigned field)
 {
 	uint64_t high, low;
 
+	if (field >= BUCKET_PRESSURE && field < BUCKET_FIELDS)
+		return m->pressure_us[field - BUCKET_PRESSURE];
 	switch ((enum bucket_field)field) {
 	case BUCKET_SEQ:
 		return m->seq;
@@ -468,6 +472,9 @@ static uint64_t bucket_number(const struct bucket_meta *m, unsigned field)
 		return m->gap;
 	case BUCKET_BUSY:
 		return m->busy_us;
+	case BUCKET_PRESSURE_KNOWN:
+		return m->pressure_known;
+	case BUCKET_PRESSURE:
 	case BUCKET_FIELDS:
 		break;
 	}
@@ -530,6 +537,10 @@ int meta_put(struct blob_writer *w, const struct bucket_meta *metas, size_t n)
 
 static int set_bucket_number(struct bucket_meta *m, unsigned field, uint64_t v, uint64_t *boot_high)
 {
+	if (field >= BUCKET_PRESSURE && field < BUCKET_FIELDS) {
+		m->pressure_us[field - BUCKET_PRESSURE] = v;
+		return 0;
+	}
 	switch ((enum bucket_field)field) {
 	case BUCKET_SEQ:
 		m->seq = v;
@@ -558,6 +569,10 @@ static int set_bucket_number(struct bucket_meta *m, unsigned field, uint64_t v, 
 	case BUCKET_BUSY:
 		m->busy_us = v;
 		break;
+	case BUCKET_PRESSURE_KNOWN:
+		m->pressure_known = v != 0;
+		break;
+	case BUCKET_PRESSURE:
 	case BUCKET_FIELDS:
 		break;
 	}

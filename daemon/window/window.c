@@ -248,6 +248,21 @@ static void add_off_cpu(struct adding *a)
 	}
 }
 
+/* Of its process: threads are not told apart. */
+static int add_counters(struct adding *a, const struct slice_thread *t)
+{
+	struct columns *columns = &a->w->bucket->columns[SOURCE_ON_CPU];
+	bool folded;
+	int64_t series = resolve_series(a->w, t->tgid, 0, t->start, a->s->mono_end_ns, &folded);
+	int r = series < 0 ? (int)series : 0;
+
+	for (uint32_t k = 0; k < COUNTER_OF_THREADS && r == 0; k++)
+		if (t->counters[k])
+			r = columns_add(columns, (uint32_t)series, 0, ON_ASPECT(ON_COUNTERS) | k, 0,
+					t->counters[k], 0, 0);
+	return r;
+}
+
 static int try_thread(struct adding *a, const struct slice_thread *t)
 {
 	const struct {
@@ -268,6 +283,8 @@ static int try_thread(struct adding *a, const struct slice_thread *t)
 		if (parts[k].n || parts[k].ns)
 			r = columns_add(columns, (uint32_t)series, 0, OFF_KEY(parts[k].cause, 0, 1),
 					0, parts[k].n, parts[k].ns, 0);
+	if (r == 0)
+		r = add_counters(a, t);
 	if (r == 0 && folded)
 		lose(a, SOURCE_OFF_CPU, LOSS_DICT_FULL, 1);
 	return r;

@@ -133,6 +133,10 @@ class Daemon:
     def top(self, *args, n=10000, **kw):
         return json.loads(self.ctl("top", "--format", "json", "-n", n, *args, **kw).stdout)
 
+    def ask(self, *args):
+        """A command's answer as JSON."""
+        return json.loads(self.ctl(*args, "--format", "json").stdout)
+
     def offcpu(self, *args, n=10000):
         return json.loads(self.ctl("offcpu", "--format", "json", "-n", n, *args).stdout)
 
@@ -188,9 +192,6 @@ class Test:
     def cleanup(self):
         for p in self.processes:
             if p.poll() is None:
-                # A group of its own goes as a whole.
-                if os.getpgid(p.pid) == p.pid:
-                    os.killpg(p.pid, signal.SIGKILL)
                 p.kill()
                 p.wait()
         for d in self.daemons:

@@ -315,6 +315,9 @@ static void random_meta(struct bucket_meta *m, uint64_t seq)
 	m->cpus = (uint32_t)odd_number(1);
 	m->gap = (uint32_t)(next_random() % 5);
 	m->busy_us = odd_number(0);
+	m->pressure_known = next_random() % 2;
+	for (size_t i = 0; i < PRESSURE_N; i++)
+		m->pressure_us[i] = odd_number(i);
 	for (size_t t = 0; t < PROFILE_TYPE_N; t++) {
 		struct accounting *a = &m->source[t];
 
@@ -342,6 +345,8 @@ static void assert_same_meta(const struct bucket_meta *a, const struct bucket_me
 	assert_int_equal(a->cpus, b->cpus);
 	assert_int_equal(a->gap, b->gap);
 	assert_int_equal(a->busy_us, b->busy_us);
+	assert_int_equal(a->pressure_known, b->pressure_known);
+	assert_memory_equal(a->pressure_us, b->pressure_us, sizeof(a->pressure_us));
 	for (size_t t = 0; t < PROFILE_TYPE_N; t++) {
 		const struct accounting *x = &a->source[t], *y = &b->source[t];
 

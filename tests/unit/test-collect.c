@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "collect/internal.h"
+#include "collect/load.h"
 #include "collect/types.h"
 
 static void write_temp(char *path, const char *text)
@@ -392,6 +393,43 @@ static void test_balance(void **state)
 	assert_int_equal(a->seen, 105);
 }
 
+static void test_pressure(void **state)
+{
+	uint64_t some = 1, full = 1;
+
+	assert_true(pressure_parse("some avg10=80.22 avg60=85.96 avg300=71.56 total=28074822813\n"
+				   "full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+				   &some, &full));
+	assert_int_equal(some, 28074822813);
+	assert_int_equal(full, 7);
+	/* The CPU's file before 5.13. */
+	assert_true(
+		pressure_parse("some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n", &some, &full));
+	assert_int_equal(some, 5);
+	assert_int_equal(full, 0);
+	assert_false(pressure_parse("", &some, &full));
+	assert_false(pressure_parse("some avg10=0.00 total=x", &some, &full));
+}
+
+static void test_load(void **state)
+{
+	const struct load before = { .busy_us = 10,
+				     .pressure_known = true,
+				     .pressure_us = { 1, 2 } };
+	struct load now = { .busy_us = 15, .pressure_known = true, .pressure_us = { 4, 1 } };
+	struct bucket_meta m = {};
+
+	load_difference(&before, &now, &m);
+	assert_int_equal(m.busy_us, 5);
+	assert_true(m.pressure_known);
+	assert_int_equal(m.pressure_us[PRESSURE_CPU_SOME], 3);
+	/* Totals that went back tell nothing. */
+	assert_int_equal(m.pressure_us[PRESSURE_IO_SOME], 0);
+	now.pressure_known = false;
+	load_difference(&before, &now, &m);
+	assert_false(m.pressure_known);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -408,6 +446,8 @@ int main(void)
 		cmocka_unit_test(test_malformed_records),
 		cmocka_unit_test(test_stack_limit),
 		cmocka_unit_test(test_balance),
+		cmocka_unit_test(test_pressure),
+		cmocka_unit_test(test_load),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -262,6 +262,28 @@ static void test_readings(void **state)
 	thread_table_done(&t);
 }
 
+/* Of a thread that was there before us counts only what is new; of one that was born since, all. */
+static void test_counters(void **state)
+{
+	struct thread_table t = { .since_boot_ns = 1002 };
+	struct thread_record old = record(1, 1000), young = record(2, 1000);
+	struct slice_thread d;
+
+	old.counters[COUNTER_MINOR_FAULTS] = young.counters[COUNTER_MINOR_FAULTS] = 70;
+	assert_false(thread_tell(thread_get(&t, &old), &old, &d));
+	assert_true(thread_tell(thread_get(&t, &young), &young, &d));
+	assert_int_equal(d.counters[COUNTER_MINOR_FAULTS], 70);
+	old.counters[COUNTER_MINOR_FAULTS] = 75;
+	old.counters[COUNTER_MIGRATIONS] = 1;
+	assert_true(thread_tell(thread_get(&t, &old), &old, &d));
+	assert_int_equal(d.counters[COUNTER_MINOR_FAULTS], 5);
+	assert_int_equal(d.counters[COUNTER_MIGRATIONS], 1);
+	/* A reading that is older than the last one takes nothing back. */
+	old.counters[COUNTER_MINOR_FAULTS] = 72;
+	assert_false(thread_tell(thread_get(&t, &old), &old, &d));
+	thread_table_done(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,7 +291,7 @@ int main(void)
 		cmocka_unit_test(test_late_delay),     cmocka_unit_test(test_torn_reading),
 		cmocka_unit_test(test_never_negative), cmocka_unit_test(test_causes_in_progress),
 		cmocka_unit_test(test_table),	       cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_readings),
+		cmocka_unit_test(test_readings),       cmocka_unit_test(test_counters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* counters: what processes and the host were short of. */
+#include "ctl/command.h"
+#include "ctl/coverage.h"
+#include "ctl/request.h"
+#include "export/human.h"
+
+/* In the order of the table. */
+static const struct {
+	const char *name, *head;
+	unsigned keep;
+} counters[] = {
+	{ "minor-faults", "FAULTS/s", 5 },	   { "major-faults", "MAJOR/s", 3 },
+	{ "voluntary-switches", "SWITCHES/s", 4 }, { "involuntary-switches", "FORCED/s", 2 },
+	{ "migrations", "MIGRATIONS/s", 1 },
+};
+
+static uint64_t value_of(const Sysprofd__V1__CountersRow *row, const char *name)
+{
+	for (size_t i = 0; i < row->n_counters; i++)
+		if (streq(row->counters[i]->name, name))
+			return row->counters[i]->value;
+	return 0;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void put_number(struct json *j, const char *key, uint64_t value)
+{
+	json_key(j, key);
+	json_unsigned(j, value);
+}
+
+static void saturation_json(struct json *j, const Sysprofd__V1__Saturation *s)
+{
+	json_key(j, "saturation");
+	json_object(j);
+	put_number(j, "busy", s->busy_ns);
+	put_number(j, "capacity", s->capacity_ns);
+	put_number(j, "run_queue", s->run_queue_ns);
+	put_number(j, "preempted", s->preempted_ns);
+	put_number(j, "pressure_covered", s->pressure_covered_ns);
+	put_number(j, "cpu_some", s->cpu_some_ns);
+	put_number(j, "io_some", s->io_some_ns);
+	put_number(j, "io_full", s->io_full_ns);
+	put_number(j, "memory_some", s->memory_some_ns);
+	put_number(j, "memory_full", s->memory_full_ns);
+	json_object_end(j);
+}
+
+static void row_json(struct json *j, const Sysprofd__V1__CountersRow *row)
+{
+	json_object(j);
+	json_key(j, "name");
+	json_string(j, row->name);
+	if (row->pid)
+		put_number(j, "pid", row->pid);
+	if (row->start_ns)
+		put_number(j, "start", row->start_ns);
+	put_number(j, "cpu", row->cpu_ns);
+	for (size_t i = 0; i < row->n_counters; i++)
+		put_number(j, row->counters[i]->name, row->counters[i]->value);
+	json_object_end(j);
+}
+
+static void answer_json(const Sysprofd__V1__CountersResponse *m, struct strbuf *out)
+{
+	struct json j = { .out = out };
+
+	json_object(&j);
+	coverage_json(&j, m->coverage);
+	if (m->saturation)
+		saturation_json(&j, m->saturation);
+	put_number(&j, "rows_omitted", m->rows_omitted);
+	json_key(&j, "rows");
+	json_array(&j);
+	for (size_t i = 0; i < m->n_rows; i++)
+		row_json(&j, m->rows[i]);
+	json_array_end(&j);
+	json_object_end(&j);
+	strbuf_putc(out, '\n');
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void put_share(struct strbuf *line, const char *what, uint64_t part, uint64_t whole)
+{
+	char buf[HUMAN_MAX];
+
+	strbuf_printf(line, "%s%s", what, human_share((double)part, (double)whole, buf));
+}
+
+static void pressure_text(const Sysprofd__V1__Saturation *s, struct strbuf *line)
+{
+	uint64_t covered = s->pressure_covered_ns;
+
+	if (!covered) {
+		strbuf_puts(line,
+			    "pressure   not told by this kernel (CONFIG_PSI, or boot with psi=1)");
+		return;
+	}
+	put_share(line, "pressure   cpu ", s->cpu_some_ns, covered);
+	put_share(line, "   io ", s->io_some_ns, covered);
+	put_share(line, " (full ", s->io_full_ns, covered);
+	put_share(line, ")   memory ", s->memory_some_ns, covered);
+	put_share(line, " (full ", s->memory_full_ns, covered);
+	strbuf_putc(line, ')');
+}
+
+static void saturation_text(const Sysprofd__V1__CountersResponse *m, const struct text *text,
+			    struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf cpus = {}, pressure = {};
+	const Sysprofd__V1__Saturation *s = m->saturation;
+	double covered = m->coverage ? (double)m->coverage->covered_ns : 0;
+	char a[HUMAN_MAX], b[HUMAN_MAX];
+
+	if (!s || covered <= 0)
+		return;
+	put_share(&cpus, "CPUs       ", s->busy_ns, s->capacity_ns);
+	strbuf_printf(&cpus, " busy: %.2f of %.0f", (double)s->busy_ns / covered,
+		      (double)s->capacity_ns / covered);
+	text_line(text, STYLE_BOLD, cpus.data ?: "", out);
+	strbuf_reset(&cpus);
+	strbuf_printf(
+		&cpus,
+		"waiting    for a CPU: %s after a wakeup, %s preempted (%.2f threads on average)",
+		human_duration(s->run_queue_ns, a), human_duration(s->preempted_ns, b),
+		(double)(s->run_queue_ns + s->preempted_ns) / covered);
+	text_line(text, STYLE_PLAIN, cpus.data ?: "", out);
+	pressure_text(s, &pressure);
+	text_line(text, STYLE_PLAIN, pressure.data ?: "", out);
+	strbuf_putc(out, '\n');
+}
+
+/* Small rates have decimals; what is not there is a dash. */
+static void rate_cell(struct table *t, uint64_t n, double seconds)
+{
+	double rate = seconds > 0 ? (double)n / seconds : 0;
+	char buf[HUMAN_MAX];
+
+	if (!n)
+		table_cell(t, "-");
+	else if (rate < 10)
+		table_cellf(t, rate < 0.1 ? "%.3f" : "%.1f", rate);
+	else
+		table_cell(t, human_count((uint64_t)(rate + 0.5), buf));
+}
+
+static int rows_text(const Sysprofd__V1__CountersResponse *m, const struct text *text,
+		     struct strbuf *out)
+{
+	struct table_column columns[ARRAY_SIZE(counters) + 3] = {
+		{ .head = "CPUs", .right = true },
+	};
+	_cleanup_(table_done) struct table t = { .columns = columns, .n_columns = 1 };
+	double seconds = m->coverage ? (double)m->coverage->covered_ns / NSEC_PER_SEC : 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+		columns[t.n_columns++] = (struct table_column){ .head = counters[i].head,
+								.right = true,
+								.keep = counters[i].keep };
+	columns[t.n_columns++] = (struct table_column){ .head = "PID", .right = true, .keep = 6 };
+	columns[t.n_columns++] = (struct table_column){ .head = "PROCESS", .flexible = true };
+	for (size_t i = 0; i < m->n_rows; i++) {
+		const Sysprofd__V1__CountersRow *row = m->rows[i];
+
+		table_cellf(&t, "%.3f",
+			    seconds > 0 ? (double)row->cpu_ns / NSEC_PER_SEC / seconds : 0);
+		for (size_t k = 0; k < ARRAY_SIZE(counters); k++)
+			rate_cell(&t, value_of(row, counters[k].name), seconds);
+		if (row->pid)
+			table_cellf(&t, "%u", row->pid);
+		else
+			table_cell(&t, "-");
+		table_cell(&t, row->name);
+	}
+	return table_print(&t, text, out);
+}
+
+static int answer_text(const struct options *o, const Sysprofd__V1__CountersResponse *m,
+		       struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	struct text text;
+	char n[HUMAN_MAX];
+	int r;
+
+	text_init(&text, STDOUT_FILENO);
+	coverage_text(o, &text, m->coverage, out);
+	strbuf_putc(out, '\n');
+	saturation_text(m, &text, out);
+	if (m->n_rows == 0) {
+		coverage_empty_text(&text, m->coverage, out);
+		return 0;
+	}
+	r = rows_text(m, &text, out);
+	if (r >= 0 && m->rows_omitted) {
+		strbuf_printf(&line, "and %s more processes", human_count(m->rows_omitted, n));
+		text_line(&text, STYLE_DIM, line.data ?: "", out);
+	}
+	return r;
+}
+
+int command_counters(const struct options *o, struct client *c)
+{
+	Sysprofd__V1__CountersRequest q = SYSPROFD__V1__COUNTERS_REQUEST__INIT;
+	_cleanup_(strbuf_done) struct strbuf out = {};
+	_cleanup_(request_done) struct request selection = {};
+	Sysprofd__V1__CountersResponse *m;
+	ProtobufCMessage *answer = NULL;
+	int r;
+
+	if (request_init(&selection, o) < 0) {
+		complain("out of memory");
+		return CTL_FAILED;
+	}
+	q.selection = &selection.m;
+	q.limit = o->rows;
+	r = client_call(c, "Counters", &q.base, &sysprofd__v1__counters_response__descriptor,
+			&answer);
+	if (r)
+		return command_failed(c, r);
+	m = (Sysprofd__V1__CountersResponse *)answer;
+	if (o->json)
+		answer_json(m, &out);
+	else if (answer_text(o, m, &out) < 0)
+		out.error = -ENOMEM;
+	protobuf_c_message_free_unpacked(answer, NULL);
+	return text_output(&out);
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Counters of processes against what they did, and what the host was short of."""
+import subprocess
+import sys
+
+from harness import main, wait_for
+
+FAULTS = """
+import mmap, time
+time.sleep(1)
+pages = mmap.mmap(-1, 4096 * 20000)
+if hasattr(mmap, "MADV_NOHUGEPAGE"):
+    pages.madvise(mmap.MADV_NOHUGEPAGE)
+for i in range(20000):
+    pages[i * 4096] = 1
+for i in range(300):
+    time.sleep(0.001)
+print("{}", flush=True)
+time.sleep(60)
+"""
+
+
+def row_of(d, pid):
+    rows = d.ask("counters", "--filter", f"pid={pid}")["rows"]
+    return rows[0] if rows else {}
+
+
+def test_faults_and_switches(t):
+    """Each page that is touched is a fault, each sleep a switch; what the host had before counts for nobody."""
+    old = t.spawn(sys.executable, "-c", FAULTS)
+    old.stdout.readline()
+    d = t.daemon()
+    p = t.spawn(sys.executable, "-c", FAULTS)
+    p.stdout.readline()
+    row = wait_for(lambda: row_of(d, p.pid), lambda r: r.get("minor-faults", 0) >= 20000)
+    assert 20000 <= row["minor-faults"] < 40000, row
+    assert 300 <= row["voluntary-switches"] < 1000, row
+    assert row["cpu"] >= 0 and row["name"].startswith("python"), row
+    before = row_of(d, old.pid)
+    assert before.get("minor-faults", 0) < 1000 and before.get("voluntary-switches", 0) < 100, before
+
+
+def test_process_that_ends_between_two_looks(t):
+    """A process of some milliseconds is counted by what its threads say at their end."""
+    d = t.daemon()
+    d.settle()
+    subprocess.run([sys.executable, "-c", "import mmap; m = mmap.mmap(-1, 4096 * 3000); "
+                    "m.madvise(mmap.MADV_NOHUGEPAGE); [m.__setitem__(i * 4096, 1) for i in range(3000)]"], check=True)
+    rows = wait_for(lambda: d.ask("counters", "-n", "10000", "--filter", "comm=python*")["rows"],
+                    lambda rows: sum(r.get("minor-faults", 0) for r in rows) >= 3000)
+    assert sum(r.get("minor-faults", 0) for r in rows) >= 3000, rows
+
+
+def test_short_of_cpu(t):
+    """Three that spin on one CPU: two of them wait for it at any time."""
+    d = t.daemon()
+    burners = [t.spawn("taskset", "-c", "0", "sh", "-c", "while :; do :; done") for _ in range(3)]
+    waited = wait_for(lambda: d.ask("counters")["saturation"], lambda s: s["run_queue"] + s["preempted"] > 4e9)
+    assert waited["run_queue"] + waited["preempted"] > 4e9, waited
+    assert 0 < waited["busy"] <= waited["capacity"] * 1.3, waited
+    if waited["pressure_covered"]:
+        s = wait_for(lambda: d.ask("counters")["saturation"], lambda s: s["cpu_some"] > 1e9)
+        assert 1e9 < s["cpu_some"] <= s["pressure_covered"] * 1.3, s
+    text = d.ctl("counters").stdout.decode()
+    assert "CPUs " in text and "waiting " in text and "pressure " in text, text
+    switched = [row_of(d, p.pid).get("involuntary-switches", 0) for p in burners]
+    assert min(switched) > 0, switched
+
+
+main(__name__)
