@@ -197,6 +197,72 @@ static void add_crowds(struct adding *a)
 	}
 }
 
+/* ---- where a holder is ------------------------------------------------------------------------------- */
+
+/* The heaviest row of each thread, by its process's start and its ids. */
+struct nearest {
+	struct memo running, blocked;
+};
+
+static int note_nearest(struct memo *m, uint64_t start, uint64_t thread, uint32_t i, uint64_t ns,
+			uint64_t (*ns_of)(const struct slice *s, uint32_t i), const struct slice *s)
+{
+	uint32_t *known = memo_find(m, start, thread);
+
+	if (!known)
+		return memo_add(m, start, thread, i);
+	if (ns > ns_of(s, *known))
+		*known = i;
+	return 0;
+}
+
+static uint64_t on_cpu_ns(const struct slice *s, uint32_t i)
+{
+	return s->on_cpu[i].value.ns;
+}
+
+static uint64_t off_cpu_ns(const struct slice *s, uint32_t i)
+{
+	return s->off_cpu[i].value.ns;
+}
+
+static int find_nearest(const struct slice *s, struct nearest *ret)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r >= 0 && i < s->n_on_cpu; i++) {
+		const struct on_cpu_key *k = &s->on_cpu[i].key;
+
+		r = note_nearest(&ret->running, k->start, (uint64_t)k->tgid << 32 | k->tid, i,
+				 s->on_cpu[i].value.ns, on_cpu_ns, s);
+	}
+	for (uint32_t i = 0; r >= 0 && i < s->n_off_cpu; i++) {
+		const struct off_cpu_key *k = &s->off_cpu[i].key;
+
+		if (k->cause == OFF_BLOCKED)
+			r = note_nearest(&ret->blocked, k->start, (uint64_t)k->tgid << 32 | k->tid,
+					 i, s->off_cpu[i].value.ns, off_cpu_ns, s);
+	}
+	return r;
+}
+
+/*
+ * A holder that was seen has no stack of that moment: where it spends most of the window is the best that is known,
+ * on a CPU or blocked, as it was seen.
+ */
+static uint64_t nearest_stack(const struct slice *s, struct nearest *n, const struct lock_key *k)
+{
+	uint64_t thread = (uint64_t)k->tgid << 32 | k->tid;
+	uint32_t *at;
+
+	if (k->state == HOLDER_BLOCKED) {
+		at = memo_find(&n->blocked, k->start, thread);
+		return at ? s->off_cpu[*at].key.stack : STACK_ID_NONE;
+	}
+	at = memo_find(&n->running, k->start, thread);
+	return at ? s->on_cpu[*at].key.stack : STACK_ID_NONE;
+}
+
 static uint32_t holder_key(struct adding *a, const struct lock_key *k)
 {
 	uint32_t *record = k->stack ? memo_find(&a->w->records, k->stack, 0) : NULL;
@@ -211,6 +277,11 @@ static uint32_t holder_key(struct adding *a, const struct lock_key *k)
 
 static void add_samples(struct adding *a)
 {
+	struct nearest nearest = {};
+	int r = a->s->n_lock_samples ? find_nearest(a->s, &nearest) : 0;
+
+	if (r < 0 && a->error == 0)
+		a->error = r;
 	for (size_t i = 0; i < a->s->n_lock_samples; i++) {
 		const struct lock_key *c = &a->s->lock_samples[i].key;
 		const struct lock_value *v = &a->s->lock_samples[i].value;
@@ -228,7 +299,9 @@ static void add_samples(struct adding *a)
 		}
 		window_add_row(a, SOURCE_FUTEX,
 			       &(struct row){
-				       .stack = c->stack,
+				       .stack = look && c->state != HOLDER_UNKNOWN
+							? nearest_stack(a->s, &nearest, c)
+							: c->stack,
 				       .tgid = c->tgid,
 				       .tid = c->tid,
 				       .start = c->start,
@@ -243,6 +316,8 @@ static void add_samples(struct adding *a)
 				       .max = v->max_ns,
 			       });
 	}
+	memo_done(&nearest.running);
+	memo_done(&nearest.blocked);
 }
 
 void locks_add(struct adding *a)

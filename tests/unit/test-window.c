@@ -192,11 +192,66 @@ static void test_locks_folded(void **state)
 	filled_done(&f);
 }
 
+/* A holder that was only seen is where its thread ran for the longest in that window. */
+static void test_nearest(void **state)
+{
+	_cleanup_(window_free_p) struct window *w = make_window(100, 1000);
+	const struct bucket_meta begin = { .length_ns = 1 };
+	struct slice_stack stacks[2] = {
+		{ .id = 8, .tgid = 100, .start = 1, .walk_end = WALK_NO_REGS },
+		{ .id = 9, .tgid = 100, .start = 1, .nr_kernel = 1 }
+	};
+	struct slice_on_cpu runs[3] = {
+		{ { .stack = 8, .tgid = 100, .tid = 101, .start = 1 }, { 1, 1000 } },
+		{ { .stack = 9, .tgid = 100, .tid = 101, .start = 1 }, { 5, 5000 } },
+		{ { .stack = 8, .tgid = 100, .tid = 102, .start = 1 }, { 9, 9000 } },
+	};
+	struct slice_lock_sample look = {
+		.key = { .aspect = LOCK_LOOK,
+			 .state = HOLDER_RUNNING,
+			 .tgid = 100,
+			 .tid = 101,
+			 .start = 1,
+			 .lock_tgid = 100,
+			 .lock_start = 1,
+			 .address = 0x1000 },
+		.value = { .n = 3 },
+	};
+	uint64_t ip = 0xffffffff81000000;
+	struct slice s = { .mono_end_ns = 1000,
+			   .stacks = stacks,
+			   .n_stacks = 2,
+			   .ips = &ip,
+			   .n_ips = 1,
+			   .on_cpu = runs,
+			   .n_on_cpu = 3,
+			   .lock_samples = &look,
+			   .n_lock_samples = 1 };
+	const struct columns *c, *running;
+	struct filled f = {};
+	uint32_t longest = 0;
+
+	assert_int_equal(window_add(w, &s, &begin), 0);
+	assert_int_equal(window_close(w, &f), 0);
+	running = &f.bucket->columns[SOURCE_ON_CPU];
+	for (size_t i = 0; i < running->n; i++)
+		if (running->count[i] == 5)
+			longest = running->stack[i];
+	c = &f.bucket->columns[SOURCE_FUTEX];
+	assert_int_equal(c->n, 1);
+	assert_int_equal(row_aspect(PROFILE_FUTEX, c->key[0]), FUTEX_HOLDER);
+	assert_int_equal(c->count[0], 3);
+	assert_true(longest);
+	assert_int_equal(c->stack[0], longest);
+	filled_done(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_folded),
 		cmocka_unit_test(test_locks_folded),
+		cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_failing),
 	};
 
