@@ -237,6 +237,43 @@ static __always_inline void wait_store(u32 w, struct account *a, struct off_cpu_
 	}
 }
 
+/* Looking whether a stack is known costs an eighth of a walk. */
+#define LOOKS_PER_WALK 8
+
+static __always_inline bool look_granted(u64 now)
+{
+	struct walk_ration *r = walk_ration_of(SOURCE_OFF_CPU, now);
+
+	if (!r || r->asked >= walks_per_second * LOOKS_PER_WALK)
+		return false;
+	r->asked++;
+	return true;
+}
+
+/* The id of a wait's stack, known or walked. The kernel's frames and the user's registers are in the scratch. */
+static __always_inline u64 wait_stack(struct scratch *s, u32 slot, struct account *a)
+{
+	u64 place = 0, sp = s->walk.sp, id;
+
+	stack_hash_kernel(s, slot);
+	if (reuse_mask && s->walk.word) {
+		place = reuse_place(s);
+		id = reuse_find(s, slot, place);
+		if (id != STACK_ID_NONE) {
+			a->reused++;
+			return id;
+		}
+	}
+	if (!walk_granted(SOURCE_OFF_CPU, s->rec.mono_ns)) {
+		a->lost[LOSS_SHED]++;
+		return STACK_ID_NONE;
+	}
+	id = stack_walk_and_send(s, slot, a);
+	if (place && id != STACK_ID_NONE)
+		reuse_keep(s, slot, place, sp, id);
+	return id;
+}
+
 /* The stack of the current thread, which just resumed. `ctx` is the context of a tracing program. */
 static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
 					struct task_struct *task, const struct off_cpu_key *key,
@@ -246,7 +283,7 @@ static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
 	int slot;
 	u64 id;
 
-	if (!walk_granted(SOURCE_OFF_CPU, bpf_ktime_get_ns())) {
+	if (!look_granted(bpf_ktime_get_ns())) {
 		a->lost[LOSS_SHED]++;
 		return STACK_ID_NONE;
 	}
@@ -261,7 +298,7 @@ static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
 	stack_user_regs_of_current(s, task);
 	if (in_call && s->walk.word)
 		s->rec.call = call_of_regs(s->regs);
-	id = stack_send(s, slot, a);
+	id = wait_stack(s, slot, a);
 	scratch_release(s);
 	return id;
 }
@@ -377,7 +414,7 @@ static __always_inline void split_finish(struct task_struct *task)
 		return;
 	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.task_state = p->note.task_state;
-	if (!walk_granted(SOURCE_OFF_CPU, bpf_ktime_get_ns())) {
+	if (!look_granted(bpf_ktime_get_ns())) {
 		a->lost[LOSS_SHED]++;
 		goto store;
 	}
@@ -398,7 +435,7 @@ static __always_inline void split_finish(struct task_struct *task)
 	} else if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD)) {
 		s->rec.walk_end = WALK_PENDING;
 	}
-	key.stack = stack_send(s, slot, a);
+	key.stack = wait_stack(s, slot, a);
 	scratch_release(s);
 store:
 	wait_store(w, a, &key, &p->note, BPF_CORE_READ(task, sched_info.run_delay));

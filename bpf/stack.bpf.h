@@ -287,18 +287,23 @@ static __always_inline u32 kernel_frames(long bytes)
 	return bytes > 0 ? (u32)bytes / 8 : 0;
 }
 
+/* The kernel's side joins the stack's hash; it comes before the user's. */
+static __always_inline void stack_hash_kernel(struct scratch *s, u32 slot)
+{
+	hash_add(&s->walk, (u64)s->rec.tgid << 32 | s->rec.nr_kernel);
+	hash_kernel(slot);
+}
+
 /*
  * Walks the user side if registers were given, and sends the stack unless this window has it already. Returns
  * its id, or STACK_ID_NONE when it could not be sent, counted in `a`.
  */
-static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct account *a)
+static __always_inline u64 stack_walk_and_send(struct scratch *s, u32 slot, struct account *a)
 {
 	struct seen_entry *e;
 	u32 index, check, n;
 	u64 id;
 
-	hash_add(&s->walk, (u64)s->rec.tgid << 32 | s->rec.nr_kernel);
-	hash_kernel(slot);
 	walk_user(slot);
 	hash_add(&s->walk, s->rec.walk_end);
 	id = hash_finish(s->walk.hash) & hash_mask;
@@ -327,4 +332,10 @@ static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct accoun
 	e->check = check;
 	e->window = s->rec.window;
 	return id;
+}
+
+static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct account *a)
+{
+	stack_hash_kernel(s, slot);
+	return stack_walk_and_send(s, slot, a);
 }

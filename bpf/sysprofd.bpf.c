@@ -14,6 +14,7 @@
 #include "sysprofd.h"
 #include "maps.bpf.h"
 #include "stack.bpf.h"
+#include "reuse.bpf.h"
 #include "young.bpf.h"
 #include "task.bpf.h"
 #include "calls.bpf.h"

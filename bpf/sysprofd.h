@@ -146,6 +146,12 @@ enum counter {
 	COUNTER_OF_THREADS
 };
 
+/*
+ * A stack may be counted without a walk, and without a record, for so many windows after the one in which it was
+ * walked: so long the daemon remembers it.
+ */
+#define REUSE_WINDOWS 8
+
 /* A thread's exact totals at its end: the last word on (tid, thread_start). */
 struct thread_record {
 	u32 type; /* RECORD_THREAD_EXIT, 0 from the iterator */
@@ -426,6 +432,7 @@ struct account {
 	u64 stored; /* events that reached a count map or cache, idle ticks not included */
 	u64 idle; /* on-CPU only: ticks that hit the idle loop */
 	u64 idle_ns;
+	u64 reused; /* off-CPU only: waits whose stack was not walked anew */
 	u64 ns; /* on-CPU only: time that stored samples stand for */
 	u64 lost_ns; /* on-CPU only: time of ticks that were skipped or could not be counted */
 	u64 lost[LOSS_N];

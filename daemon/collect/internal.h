@@ -103,6 +103,9 @@ struct collector {
 	struct ring_buffer *ring;
 	/* Stacks of the open window, of one that begins during a drain, and what is left of a closed one's. */
 	struct stack_set open, next, closed;
+	/* Stacks of closed windows that programs may count without sending them again; `older` goes first. */
+	struct stack_set recent, older;
+	unsigned recent_windows; /* in `recent` */
 	uint32_t window; /* the open one, to whose end the programs may be ahead during a drain */
 	uint64_t window_mono_ns; /* the open window's begin */
 	int grace_fd, grace_slot_fd; /* map-in-map whose rewriting waits for a grace period */
@@ -144,6 +147,7 @@ void slice_balance(struct slice *s, enum source source, uint64_t drained);
  * For a count that names stack `id` and stands for n events: the id, or STACK_ID_NONE with the loss booked
  * when its stack never arrived or is not the only one with this id.
  */
+void stacks_remember(struct collector *c, const struct slice *s, enum source source);
 uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id,
 			uint64_t n);
 

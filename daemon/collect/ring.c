@@ -132,6 +132,8 @@ void ring_close(struct collector *c)
 	stack_set_done(&c->open);
 	stack_set_done(&c->next);
 	stack_set_done(&c->closed);
+	stack_set_done(&c->recent);
+	stack_set_done(&c->older);
 }
 
 int ring_consume(struct collector *c)
@@ -156,6 +158,82 @@ void ring_take(struct collector *c, struct slice *s)
 	c->window++;
 }
 
+/* ---- stacks of earlier windows ------------------------------------------------------------------- */
+
+/* A stack and its addresses, from one list to another. */
+static int copy_stack(const struct slice_stack *k, const uint64_t *ips, struct slice_stack **stacks,
+		      size_t *n_stacks, size_t *cap_stacks, uint64_t **to, size_t *n_ips,
+		      size_t *cap_ips)
+{
+	size_t n = (size_t)k->nr_kernel + k->nr_user;
+	int r = ARRAY_GROW(*stacks, *cap_stacks, *n_stacks + 1);
+
+	if (r == 0)
+		r = ARRAY_GROW(*to, *cap_ips, *n_ips + n);
+	if (r < 0)
+		return r;
+	(*stacks)[*n_stacks] = *k;
+	(*stacks)[*n_stacks].first_ip = (uint32_t)*n_ips;
+	if (n)
+		memcpy(*to + *n_ips, ips + k->first_ip, n * sizeof(*ips));
+	(*n_stacks)++;
+	*n_ips += n;
+	return 0;
+}
+
+/* Without memory a stack is missed, and counted, when it is counted again. */
+static void remember(struct stack_set *t, const struct slice_stack *k, const uint64_t *ips)
+{
+	if (t->n_stacks >= MAX_STACKS || t->n_ips + k->nr_kernel + k->nr_user > MAX_IPS ||
+	    index_find(&t->by_id, k->id, id_equal, t->stacks, &k->id))
+		return;
+	if (copy_stack(k, ips, &t->stacks, &t->n_stacks, &t->cap_stacks, &t->ips, &t->n_ips,
+		       &t->cap_ips) == 0 &&
+	    index_add(&t->by_id, k->id, (uint32_t)t->n_stacks) < 0)
+		t->n_stacks--;
+}
+
+/*
+ * A stack stays for REUSE_WINDOWS windows at least, and for twice that at most. Called at the end of a drain, when no
+ * more stacks of this window are missed.
+ */
+void stacks_remember(struct collector *c, const struct slice *s, enum source source)
+{
+	if (c->recent_windows++ >= REUSE_WINDOWS) {
+		stack_set_done(&c->older);
+		c->older = c->recent;
+		c->recent = (struct stack_set){};
+		c->recent_windows = 1;
+	}
+	/* Those that came by the ring: others have ids of their own. */
+	for (size_t i = 0; i < c->closed.n_stacks; i++)
+		if (s->stacks[i].source == source && !c->closed.collided[i])
+			remember(&c->recent, &s->stacks[i], s->ips);
+}
+
+/* The number of a stack of an earlier window, which joins the slice; 0: it is not known. */
+static uint32_t recall(struct collector *c, struct slice *s, uint64_t id)
+{
+	const struct stack_set *const sets[] = { &c->recent, &c->older };
+
+	for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
+		const struct stack_set *t = sets[i];
+		uint32_t number = index_find(&t->by_id, id, id_equal, t->stacks, &id);
+
+		if (!number)
+			continue;
+		if (ARRAY_GROW(c->closed.collided, c->closed.cap_collided, s->n_stacks + 1) < 0 ||
+		    copy_stack(&t->stacks[number - 1], t->ips, &s->stacks, &s->n_stacks,
+			       &s->cap_stacks, &s->ips, &s->n_ips, &s->cap_ips) < 0)
+			return 0;
+		c->closed.collided[s->n_stacks - 1] = 0;
+		if (index_add(&c->closed.by_id, id, (uint32_t)s->n_stacks) < 0)
+			return 0;
+		return (uint32_t)s->n_stacks;
+	}
+	return 0;
+}
+
 uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id,
 			uint64_t n)
 {
@@ -163,7 +241,7 @@ uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source
 
 	if (id == STACK_ID_NONE)
 		return id;
-	number = index_find(&c->closed.by_id, id, id_equal, s->stacks, &id);
+	number = index_find(&c->closed.by_id, id, id_equal, s->stacks, &id) ?: recall(c, s, id);
 	if (number && !c->closed.collided[number - 1])
 		return id;
 	s->source[source].sum.lost[number ? LOSS_STACK_COLLISION : LOSS_STACK_MISSING] += n;

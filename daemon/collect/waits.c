@@ -557,6 +557,12 @@ static int add_open_waits(struct collector *c, struct slice *s)
 	return first;
 }
 
+/* What the waits of a slice cost, in walks: to find that a stack is known costs an eighth of one. */
+static double walks_spent(const struct account *a)
+{
+	return a->seen - MIN(a->reused, a->seen) + a->reused / 8.0;
+}
+
 /* T doubles while walks cost too much, and goes back when they do not. */
 static void adapt_threshold(struct collector *c, const struct slice *s)
 {
@@ -568,9 +574,9 @@ static void adapt_threshold(struct collector *c, const struct slice *s)
 	uint64_t most = MAX(c->o.off_cpu_threshold_max_ns, least);
 	struct waits *w = waits_of(c);
 
-	if (a->lost[LOSS_SHED] || a->seen > limit * 3 / 4)
+	if (a->lost[LOSS_SHED] || walks_spent(a) > limit * 3 / 4)
 		w->threshold_ns = MIN(w->threshold_ns * 2, most);
-	else if (a->seen < limit / 4)
+	else if (walks_spent(a) < limit / 4)
 		w->threshold_ns = MAX(w->threshold_ns / 2, least);
 	w->threshold_ns = MIN(w->threshold_ns, THRESHOLD_LIMIT_NS);
 	c->skel->bss->threshold_ns = w->threshold_ns;
@@ -587,6 +593,7 @@ static int waits_drain(struct collector *c, unsigned set, struct slice *s)
 	s->threshold_ns = w->threshold_ns;
 	r = drain_map(c, set ? c->skel->maps.off_cpu_b : c->skel->maps.off_cpu_a, drain_one, &d);
 	slice_balance(s, SOURCE_OFF_CPU, d.samples);
+	stacks_remember(c, s, SOURCE_OFF_CPU);
 	adapt_threshold(c, s);
 	k = add_told(w, s);
 	if (r == 0)
@@ -650,6 +657,18 @@ static int use_resume_hook(struct collector *c, enum resume_hook hook)
 	return r;
 }
 
+#define REUSE_ENTRIES (1U << 15) /* 1.5 MB; two places share two entries, which serves 10,000 threads well */
+
+static int use_reuse(struct collector *c)
+{
+	struct sysprofd_bpf *skel = c->skel;
+	uint32_t entries = MAX(REUSE_ENTRIES >> c->shrink, 2U);
+	int r = use_map(skel->maps.reuse_entries, entries);
+
+	skel->rodata->reuse_mask = entries - 1;
+	return r < 0 ? r : use_map(skel->maps.reuse_scratch, 0);
+}
+
 static int waits_configure(struct collector *c)
 {
 	struct sysprofd_bpf *skel = c->skel;
@@ -673,6 +692,8 @@ static int waits_configure(struct collector *c)
 		r = use_resume_hook(c, hook);
 	if (r == 0)
 		r = use_map(skel->maps.iter_spaces, 0);
+	if (r == 0)
+		r = use_reuse(c);
 	if (r == 0)
 		r = use_map(skel->maps.off_cpu_a, entries);
 	if (r == 0)

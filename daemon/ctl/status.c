@@ -28,6 +28,12 @@ static void collector_json(struct json *j, const Sysprofd__V1__CollectorStatus *
 	json_unsigned(j, c->samples);
 	json_key(j, "idle");
 	json_unsigned(j, c->idle);
+	if (c->threshold_ns) {
+		json_key(j, "threshold");
+		json_unsigned(j, c->threshold_ns);
+		json_key(j, "reused");
+		json_unsigned(j, c->reused);
+	}
 	losses_json(j, "lost", c->lost, c->n_lost, false);
 	losses_json(j, "folded", c->lost, c->n_lost, true);
 	json_object_end(j);
@@ -197,6 +203,19 @@ static void put_losses(const char *source, const char *what, Sysprofd__V1__Loss 
 		text_wrap(t, line.data ?: "", 2, out);
 }
 
+static void put_reused(const Sysprofd__V1__CollectorStatus *c, const struct text *t,
+		       struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	char share[HUMAN_MAX];
+
+	if (!c->reused)
+		return;
+	strbuf_printf(&line, "%s stacks known from the same wait before, and not walked again: %s",
+		      c->name, human_share((double)c->reused, (double)c->seen, share));
+	text_wrap(t, line.data ?: "", 2, out);
+}
+
 /* In groups by how they begin: how the walks of user stacks ended, and what was dropped or refused elsewhere. */
 static void counters_text(const Sysprofd__V1__StatusResponse *m, const struct text *t,
 			  struct strbuf *out)
@@ -298,6 +317,7 @@ static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out
 		put_losses(c->name, " lost", c->lost, c->n_lost, false, &t, out);
 		put_losses(c->name, " counted without stack or series", c->lost, c->n_lost, true,
 			   &t, out);
+		put_reused(c, &t, out);
 	}
 	store_text(m->store ?: &no_store, &t, out);
 	cost_text(m, &t, out);
