@@ -144,6 +144,8 @@ static __always_inline int lock_add(void *map, const struct lock_key *key, u64 n
 
 	if (!v)
 		return bpf_map_update_elem(map, key, &first, BPF_ANY);
+	/* Of a constant 0 the compiler would make an atomic "or", which 5.10 does not have. */
+	asm volatile("" : "+r"(ns));
 	/* Several threads may look at one holder. */
 	__sync_fetch_and_add(&v->n, n);
 	if (ns) /* else clang makes an atomic OR of it, which there is none of before 5.12 */

@@ -268,6 +268,7 @@ static __always_inline u64 wait_stack(struct scratch *s, u32 slot, struct accoun
 		a->lost[LOSS_SHED]++;
 		return STACK_ID_NONE;
 	}
+	a->walked++;
 	id = stack_walk_and_send(s, slot, a);
 	if (place && id != STACK_ID_NONE)
 		reuse_keep(s, slot, place, sp, id);

@@ -158,12 +158,10 @@ __noinline int reuse_mark_word(u32 slot, u32 i)
 static __always_inline bool reuse_worth(const struct scratch *s)
 {
 	switch (s->rec.walk_end) {
-	case WALK_READ_FAILED:
-	case WALK_PENDING:
 	case WALK_NO_PROCESS:
 	case WALK_NO_MAPPING:
 	case WALK_NO_TABLE:
-		return false;
+		return !unwinding;
 	default:
 		return true;
 	}

@@ -432,7 +432,8 @@ struct account {
 	u64 stored; /* events that reached a count map or cache, idle ticks not included */
 	u64 idle; /* on-CPU only: ticks that hit the idle loop */
 	u64 idle_ns;
-	u64 reused; /* off-CPU only: waits whose stack was not walked anew */
+	u64 walked; /* off-CPU only: waits whose stack was walked, */
+	u64 reused; /* and those whose stack was known */
 	u64 ns; /* on-CPU only: time that stored samples stand for */
 	u64 lost_ns; /* on-CPU only: time of ticks that were skipped or could not be counted */
 	u64 lost[LOSS_N];

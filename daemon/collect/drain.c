@@ -91,6 +91,7 @@ static void account_add(struct account *sum, const struct account *a)
 	sum->stored += a->stored;
 	sum->idle += a->idle;
 	sum->idle_ns += a->idle_ns;
+	sum->walked += a->walked;
 	sum->reused += a->reused;
 	sum->ns += a->ns;
 	sum->lost_ns += a->lost_ns;

@@ -557,10 +557,10 @@ static int add_open_waits(struct collector *c, struct slice *s)
 	return first;
 }
 
-/* What the waits of a slice cost, in walks: to find that a stack is known costs an eighth of one. */
+/* What the stacks of a slice cost, in walks: to find that one is known costs an eighth. */
 static double walks_spent(const struct account *a)
 {
-	return a->seen - MIN(a->reused, a->seen) + a->reused / 8.0;
+	return a->walked + a->reused / 8.0;
 }
 
 /* T doubles while walks cost too much, and goes back when they do not. */

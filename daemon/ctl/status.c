@@ -31,6 +31,8 @@ static void collector_json(struct json *j, const Sysprofd__V1__CollectorStatus *
 	if (c->threshold_ns) {
 		json_key(j, "threshold");
 		json_unsigned(j, c->threshold_ns);
+		json_key(j, "walked");
+		json_unsigned(j, c->walked);
 		json_key(j, "reused");
 		json_unsigned(j, c->reused);
 	}
@@ -207,12 +209,13 @@ static void put_reused(const Sysprofd__V1__CollectorStatus *c, const struct text
 		       struct strbuf *out)
 {
 	_cleanup_(strbuf_done) struct strbuf line = {};
-	char share[HUMAN_MAX];
+	char n[HUMAN_MAX], share[HUMAN_MAX];
 
-	if (!c->reused)
+	if (!c->walked && !c->reused)
 		return;
-	strbuf_printf(&line, "%s stacks known from the same wait before, and not walked again: %s",
-		      c->name, human_share((double)c->reused, (double)c->seen, share));
+	strbuf_printf(&line, "%s stacks walked: %s; ", c->name, human_count(c->walked, n));
+	strbuf_printf(&line, "known from the same wait before: %s (%s)", human_count(c->reused, n),
+		      human_share((double)c->reused, (double)(c->walked + c->reused), share));
 	text_wrap(t, line.data ?: "", 2, out);
 }
 

@@ -184,6 +184,7 @@ static void publish_state(struct recorder *r, const struct slice *s, int error)
 		st->total[i].seen += a->seen;
 		st->total[i].stored += a->stored;
 		st->total[i].idle += a->idle;
+		st->walked += a->walked;
 		st->reused += a->reused;
 		for (size_t k = 0; k < LOSS_N; k++)
 			st->total[i].lost[k] += a->lost[k];

@@ -72,7 +72,7 @@ int recorder_quality(struct recorder *r, struct quality_row **ret, size_t *ret_n
 struct recorder_state {
 	struct source_state source[SOURCE_N];
 	struct accounting total[SOURCE_N]; /* since the start */
-	uint64_t reused; /* waits whose stack was not walked anew, since the start */
+	uint64_t walked, reused; /* waits whose stack was walked, and was known, since the start */
 	struct process_stats process;
 	struct window_stats window;
 	struct unwinding_state unwinding;

@@ -111,6 +111,7 @@ static int add_collector(const struct recorder_state *st, enum source i, uint64_
 	c->seen = st->total[i].seen;
 	c->idle = st->total[i].idle;
 	c->threshold_ns = st->source[i].threshold_ns;
+	c->walked = i == SOURCE_OFF_CPU ? st->walked : 0;
 	c->reused = i == SOURCE_OFF_CPU ? st->reused : 0;
 	for (unsigned k = 0; k < LOSS_REASONS; k++) {
 		uint64_t n = st->total[i].lost[k] + (k == LOSS_QUEUE_FULL ? dropped : 0);

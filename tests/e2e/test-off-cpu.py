@@ -118,6 +118,28 @@ def test_kinds_of_waits(t):
             assert idle < 0.1 * blocked, (kind, idle, blocked)
 
 
+def test_callers_are_told_apart_without_walks(t):
+    d = t.daemon(FAST)
+    # Its unwind table comes first, and what is known without it is not kept.
+    t.run(workload("callers"), 2)
+    truth = t.run(workload("callers"), 3)
+    d.settle()
+    by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", f"pid={truth['pid']}"))
+    for name in ("left", "right"):
+        ns = truth[name + "_ns"]
+        assert 0.85 * ns < by[name]["total"] < 1.1 * ns + 20e6, (name, by[name], truth)
+    c = d.status()["collectors"]["off-cpu"]
+    print(f"# {c['walked']} walked, {c['reused']} reused")
+    assert c["reused"] > 100, c
+    # Beyond what is compared one may be taken for the other; the time is there all the same.
+    truth = t.run(workload("callers"), 2, "far")
+    d.settle()
+    by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", f"pid={truth['pid']}"))
+    ns = [by.get(name, {"total": 0})["total"] for name in ("left", "right")]
+    print(f"# far: {ns} of {truth}")
+    assert sum(ns) > 0.85 * (truth["left_ns"] + truth["right_ns"]), (by, truth)
+
+
 def test_nothing_absurd(t):
     d = t.daemon(FAST)
     t.run(workload("sleeps"))
