@@ -51,7 +51,7 @@ static void tell_holder(const struct lock_facts *f, const double shares[LOCK_STA
 
 static void tell_idle(const struct lock_facts *f, struct strbuf *out)
 {
-	char n[HUMAN_MAX], mean[HUMAN_MAX];
+	char n[HUMAN_MAX], mean[HUMAN_MAX], share[HUMAN_MAX];
 
 	if (f->lock_class == LOCK_CLASS_JOIN)
 		strbuf_puts(out, "waits for the end of a thread");
@@ -60,9 +60,11 @@ static void tell_idle(const struct lock_facts *f, struct strbuf *out)
 	else if (f->waits == 0)
 		strbuf_printf(out, "%s threads wait, and nobody woke one", human_count(f->most, n));
 	else
-		strbuf_printf(out, "waited %s times, %s on average: there is no work",
-			      human_count(f->waits, n),
-			      human_duration(f->total_ns / f->waits, mean));
+		strbuf_printf(
+			out,
+			"waited %s times, %s on average, %s until time was up: there is no work",
+			human_count(f->waits, n), human_duration(f->total_ns / f->waits, mean),
+			human_share((double)f->timed_out, (double)f->waits, share));
 }
 
 void lock_evidence(const struct lock_facts *f, enum lock_verdict v, struct strbuf *out)

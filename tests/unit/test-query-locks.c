@@ -164,6 +164,11 @@ static void test_herd_and_pool(void **state)
 	/* Woken twice a second. */
 	f.total_ns = 500 * MS * 1000;
 	assert_int_equal(lock_judge(&f), VERDICT_IDLE);
+	/* Twenty times a second, and nobody woke it. */
+	f.total_ns = 50 * MS * 1000;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	f.timed_out = 950;
+	assert_int_equal(lock_judge(&f), VERDICT_IDLE);
 	/* A mutex is no place to wait for work, however long. */
 	f.lock_class = LOCK_CLASS_MUTEX;
 	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
