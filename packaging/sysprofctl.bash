@@ -5,9 +5,9 @@
 _sysprofctl()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' i
-	local commands='status top syscalls locks flame series stacks types labels watch record'
+	local commands='status top offcpu syscalls locks counters flame series stacks types labels watch record'
 	local keys='comm exe pid tid thread uid unit cgroup container pod namespace build-id binary function
-		cause syscall errno lock state'
+		cause syscall errno lock state wait idle'
 
 	# bash splits at '=': "--type=o" is three words.
 	if [[ $cur == '=' ]]; then
@@ -21,8 +21,12 @@ _sysprofctl()
 	COMPREPLY=()
 	case $prev in
 	--type) mapfile -t COMPREPLY < <(compgen -W 'on-cpu off-cpu syscalls futex' -- "$cur") ;;
-	--by) mapfile -t COMPREPLY < <(compgen -W 'function process thread unit container pod binary stack
-		cause syscall lock' -- "$cur") ;;
+	--by)
+		case $command in
+		syscalls) mapfile -t COMPREPLY < <(compgen -W 'process syscall errno' -- "$cur") ;;
+		*) mapfile -t COMPREPLY < <(compgen -W 'function process thread unit container pod binary stack
+			cause syscall lock' -- "$cur") ;;
+		esac ;;
 	--names) mapfile -t COMPREPLY < <(compgen -W 'full short' -- "$cur") ;;
 	--sort) mapfile -t COMPREPLY < <(compgen -W 'self total' -- "$cur") ;;
 	--since | --until) mapfile -t COMPREPLY < <(compgen -W 'now today yesterday -5min -1h' -- "$cur") ;;
@@ -50,7 +54,9 @@ _sysprofctl_word()
 	status | types) options='--format' ;;
 	stacks) options='-n --format' ;;
 	top) options="$selection --by -n --sort --names --format" ;;
-	locks) options='--since --until --filter -n --format' ;;
+	locks | counters) options='--since --until --filter -n --format' ;;
+	offcpu) options='--since --until --filter --idle -n --format' ;;
+	syscalls) options='--since --until --filter --by -n --format' ;;
 	flame) options="$selection -o --names --format" ;;
 	series) options="$selection --by --step -n --format" ;;
 	labels) options="$4 $selection -n --format" ;;

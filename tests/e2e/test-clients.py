@@ -4,6 +4,7 @@ import contextlib
 import grp
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -134,6 +135,17 @@ def test_promtool(t):
     for name in ("sysprofd_samples_total{type=\"syscalls\"}", "sysprofd_store_bytes", "sysprofd_build_info",
                  "sysprofd_rpc_duration_seconds_count{method=\"Status\"} ", "process_resident_memory_bytes"):
         assert name in text.decode(), name
+
+
+def test_completion_knows_all_commands(t):
+    """The shell completes what --help lists, no more and no less."""
+    text = subprocess.run([SYSPROFCTL, "--help"], capture_output=True, check=True, text=True).stdout
+    listed = re.findall(r"^  ([a-z]+)  ", text.split("COMMANDS", 1)[1].split("OPTIONS", 1)[0], re.M)
+    script = os.path.join(HERE, "../../packaging/sysprofctl.bash")
+    words = subprocess.run(["bash", "-c", f"source {script}; COMP_WORDS=(sysprofctl ''); COMP_CWORD=1; _sysprofctl; "
+                            'printf "%s\\n" "${COMPREPLY[@]}"'], capture_output=True, check=True, text=True).stdout
+    assert len(listed) > 10, text
+    assert {w for w in words.split() if not w.startswith("-")} == set(listed), (words, listed)
 
 
 def test_go_pprof(t):
