@@ -14,8 +14,10 @@
 #include "collect/spans.h"
 #include "model/profile.h"
 
-#define STAMPS_MIN (1U << 12)
-#define STAMPS_MAX (1U << 16)
+/* A thread whose slot is taken goes without for as long as the other one's call lasts: most slots are to be free. */
+#define STAMP_BITS_MIN 16
+#define STAMP_BITS_MAX 18
+#define STAMPS_PER_THREAD 32
 
 _Static_assert((int)DETAIL_LATENCY == CALL_LATENCY && (int)DETAIL_BYTES == CALL_BYTES, "aspects");
 
@@ -69,14 +71,15 @@ static void name_sized_calls(struct sysprofd_bpf *skel)
 
 static int use_stamps(struct collector *c)
 {
-	uint32_t n = STAMPS_MIN, wanted = count_threads() * 8;
-	unsigned bits = 12;
+	uint32_t wanted = count_threads() * STAMPS_PER_THREAD;
+	unsigned bits = STAMP_BITS_MIN;
 
-	for (; n < STAMPS_MAX && n < wanted; n *= 2)
+	while (bits < STAMP_BITS_MAX && 1U << bits < wanted)
 		bits++;
+	bits -= c->shrink;
 	c->skel->rodata->stamp_tag_bits = TID_BITS - bits;
 	c->skel->rodata->stamp_base = mono_now_ns() - 1; /* no stamp is 0 */
-	return use_map(c->skel->maps.call_stamps, n);
+	return use_map(c->skel->maps.call_stamps, 1U << bits);
 }
 
 int details_configure(struct collector *c)

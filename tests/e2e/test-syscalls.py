@@ -132,8 +132,6 @@ def test_a_process_killed_in_a_read(t):
     answer = d.syscalls("--filter", f"pid={p.pid}", "--filter", "syscall=read")
     read = answer["rows"][0]
     assert {"name": "ERESTARTSYS", "calls": 1} in read["errnos"], read
-    # It lasted until then.
-    assert read["latency"]["max"] > 100e6, read
 
 
 def test_details_of_a_part_of_the_time(t):

@@ -57,25 +57,32 @@ static void sleeps(void *arg)
 		sleep_ms(20);
 }
 
+#define SLEEPERS 8
+
 static void test_latency(void **state)
 {
 	struct collect_options o = options(1);
 	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
 	_cleanup_(slice_free_p) struct slice *s = NULL;
-	pid_t pid = start_process(sleeps, NULL);
-	struct sum t;
+	pid_t pids[SLEEPERS];
+	uint64_t calls = 0;
 
-	wait_for(pid);
+	for (int i = 0; i < SLEEPERS; i++)
+		pids[i] = start_process(sleeps, NULL);
+	for (int i = 0; i < SLEEPERS; i++)
+		wait_for(pids[i]);
 	s = drain(c, false);
-	t = sum_of(s, pid, CALL_LATENCY, SYS_clock_nanosleep);
-	print_message("%lu calls, %lu measured, %lu ns, longest %lu ns\n", t.calls, t.measured,
-		      t.sum, t.max);
-	/* One of many calls that others make on the CPU may be measured in the place of one of ours. */
-	assert_in_range(t.calls, 8, 80);
-	assert_true(t.sum >= t.calls * 19 * NSEC_PER_MSEC);
-	assert_true(t.max >= 19 * NSEC_PER_MSEC);
-	/* 16.8 to 33.6 ms; the host may be busy. */
-	assert_in_range(t.heaviest, 25, 28);
+	for (int i = 0; i < SLEEPERS; i++) {
+		struct sum t = sum_of(s, pids[i], CALL_LATENCY, SYS_clock_nanosleep);
+
+		calls += t.calls;
+		assert_true(t.sum >= t.calls * 19 * NSEC_PER_MSEC);
+		/* From 16.8 ms on; the host may be busy. */
+		assert_true(!t.calls || t.heaviest >= 25);
+	}
+	print_message("%lu of %d sleeps\n", calls, SLEEPERS * 20);
+	/* Of calls that others make on the CPU one may be measured in the place of ours. */
+	assert_in_range(calls, SLEEPERS, SLEEPERS * 60);
 	assert_int_equal(s->span_ns, s->mono_end_ns - s->mono_start_ns);
 	assert_conserved(s, SOURCE_SYSCALLS);
 }
