@@ -57,7 +57,7 @@ static const char program_help[] =
 	"COMMANDS\n"
 	"  status    what the daemon does, what it lost, what it costs\n"
 	"  top       the heaviest functions, processes, units, locks, ... of a time range\n"
-	"  offcpu    who did not run, for what, and who woke it\n"
+	"  offcpu    who did not run, for how long, and what for\n"
 	"  syscalls  system calls: how many, how long, how large, and what they failed with\n"
 	"  locks     which locks hold threads up, who holds them, and why\n"
 	"  counters  how short the host was of CPU, I/O, memory; faults and switches\n"
