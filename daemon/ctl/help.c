@@ -160,7 +160,10 @@ static const struct {
 			    "from Linux 6.2\n"
 			    "  on (in containers 6.14). Waits are exact; who holds and who unlocks "
 			    "is "
-			    "sampled.\n",
+			    "sampled.\n"
+			    "  Filters choose locks by those who wait, and count their waits; "
+			    "percentiles, most at\n"
+			    "  once, wakes and holders are those of the whole lock.\n",
 			    true, true, false, "  -n N              so many locks; default: 5\n" },
 	[COMMAND_SERIES] = { "series [--by DIMENSION] [--step D] [-n N] [SELECTION] [--format "
 			     "text|json]\n"

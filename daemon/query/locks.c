@@ -66,12 +66,13 @@ struct sum {
 	uint64_t class_ns[LOCK_CLASS_N];
 	uint32_t series; /* of the longest waits */
 	uint64_t series_ns;
-	bool chosen; /* it has waits that the filters accept, or needs none */
+	bool chosen; /* by waits or by a crowd that the filters accept */
 	enum lock_verdict verdict;
 };
 
 struct adding {
 	const struct profile *p;
+	struct lens *lens;
 	struct sum *sums; /* by lock */
 	struct person *people;
 	size_t n, cap;
@@ -157,7 +158,7 @@ static int add_wait(struct adding *a, struct sum *s, size_t row)
 	if (class == LOCK_CLASS_UNKNOWN && FUTEX_KEY_CLASS(c->key[row]) == FUTEX_CLASS_LOCK_PI)
 		class = LOCK_CLASS_MUTEX;
 	s->class_ns[class] += c->value[row];
-	s->chosen = true;
+	s->chosen |= c->count[row] != 0;
 	f->waits += c->count[row];
 	f->total_ns += c->value[row];
 	f->max_ns = MAX(f->max_ns, c->max[row]);
@@ -201,6 +202,21 @@ static int add_holder(struct adding *a, struct sum *s, size_t row)
 	return state == LOCK_STATE_UNKNOWN ? 0 : add_person(a, row, HOLDER, detail);
 }
 
+/*
+ * Who waits for longer than the range has a crowd there and no wait. What it knows is the process: not which thread
+ * it was, nor where.
+ */
+static void add_crowd(struct adding *a, struct sum *s, size_t row)
+{
+	const struct columns *c = &a->p->columns;
+	const struct matcher *m = a->lens->m;
+
+	s->facts.met += c->count[row];
+	s->facts.most = MAX(s->facts.most, c->max[row]);
+	s->chosen |= c->max[row] >= 2 && !m->checks_stack && lens_series(a->lens, c->series[row]) &&
+		     lens_row(a->lens, c->key[row]) && lens_state(a->lens, c->key[row]);
+}
+
 static int add_row(struct adding *a, size_t row)
 {
 	const struct columns *c = &a->p->columns;
@@ -220,8 +236,7 @@ static int add_row(struct adding *a, size_t row)
 	case FUTEX_HOLDER:
 		return add_holder(a, s, row);
 	case FUTEX_CROWD:
-		s->facts.met += c->count[row];
-		s->facts.most = MAX(s->facts.most, c->max[row]);
+		add_crowd(a, s, row);
 		return 0;
 	default:
 		return 0;
@@ -531,14 +546,14 @@ static int compare_sums(const void *pa, const void *pb)
 }
 
 /* Moves what is to be shown to the front. A lock that nobody waits for is none: it was only woken. */
-static size_t choose(struct adding *a, size_t n, bool by_waits)
+static size_t choose(struct adding *a, size_t n)
 {
 	size_t chosen = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		struct sum *s = &a->sums[i];
 
-		if (by_waits ? !s->chosen : !s->facts.waits && s->facts.most < 2)
+		if (!s->chosen)
 			continue;
 		s->facts.lock_class = heaviest_class(s);
 		s->verdict = lock_judge(&s->facts);
@@ -549,8 +564,7 @@ static size_t choose(struct adding *a, size_t n, bool by_waits)
 	return chosen;
 }
 
-static int make_answer(struct adding *a, bool by_waits, uint32_t limit, uint32_t stacks,
-		       struct lock_answer *ret)
+static int make_answer(struct adding *a, uint32_t limit, uint32_t stacks, struct lock_answer *ret)
 {
 	size_t n;
 	int r;
@@ -564,7 +578,7 @@ static int make_answer(struct adding *a, bool by_waits, uint32_t limit, uint32_t
 	if (r < 0)
 		return r;
 	merge_people(a);
-	n = choose(a, a->p->dict->n_locks, by_waits);
+	n = choose(a, a->p->dict->n_locks);
 	ret->rows = new0(struct lock_row, MIN(n, limit) + 1);
 	if (!ret->rows)
 		return -ENOMEM;
@@ -574,27 +588,23 @@ static int make_answer(struct adding *a, bool by_waits, uint32_t limit, uint32_t
 	return r;
 }
 
-static int explain(const struct profile *p, bool by_waits, uint32_t limit, uint32_t stacks,
+static int explain(const struct profile *p, struct lens *lens, uint32_t limit, uint32_t stacks,
 		   struct lock_answer *ret)
 {
 	struct adding a = { .p = p,
+			    .lens = lens,
 			    .sums = new0(struct sum, p->dict->n_locks + 1),
 			    .classes = new0(uint8_t, p->dict->n_stacks + 1) };
-	int r = a.sums && a.classes ? make_answer(&a, by_waits, limit, stacks, ret) : -ENOMEM;
+	int r = a.sums && a.classes ? lens_use(lens, p->dict) : -ENOMEM;
+
+	if (r == 0)
+		r = make_answer(&a, limit, stacks, ret);
 
 	grouping_done(&a.paths);
 	free(a.sums);
 	free(a.classes);
 	free(a.people);
 	return r;
-}
-
-static bool asks_for_stacks(const struct selection *sel)
-{
-	for (size_t i = 0; i < sel->n_filters; i++)
-		if (sel->filters[i].key == FILTER_FUNCTION || sel->filters[i].key == FILTER_BINARY)
-			return true;
-	return false;
 }
 
 int query_locks(const struct query_source *src, const struct selection *sel, uint32_t limit,
@@ -611,14 +621,14 @@ int query_locks(const struct query_source *src, const struct selection *sel, uin
 	whole.type = PROFILE_FUTEX;
 	whole.aspects = 1U << FUTEX_WAITS | 1U << FUTEX_HISTOGRAM | 1U << FUTEX_WAKES |
 			1U << FUTEX_HOLDER | 1U << FUTEX_CROWD;
-	whole.stacks_of_waits = true;
+	whole.filters_choose = true;
 	r = merge_init(&m, &whole, all);
 	if (r == 0)
 		r = merge_run(&m, src);
 	if (r == 0 && !sel->visibility.all)
 		r = profile_hide_kernel(m.p);
 	if (r == 0)
-		r = explain(m.p, asks_for_stacks(sel), limit, stacks, a);
+		r = explain(m.p, &m.answer_lens, limit, stacks, a);
 	if (r < 0)
 		return r;
 	a->coverage = merge_take(&m);

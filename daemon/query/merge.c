@@ -150,16 +150,16 @@ static bool accepted(struct merge *m, struct ids i)
 	const struct matcher *x = &m->matcher;
 	struct lens *l = &m->lens;
 
+	if (x->checks_lock && !lens_lock(l, i.aux))
+		return false;
+	if (m->sel->filters_choose && row_aspect(m->sel->type, i.key) != 0)
+		return lens_sees(l, i.series);
 	if (x->checks_series && !lens_series(l, i.series))
 		return false;
 	if (x->checks_row && !lens_row(l, i.key))
 		return false;
-	if (x->checks_lock && !lens_lock(l, i.aux))
-		return false;
 	/* Off-CPU samples are scaled before stacks and states are asked for: see off_cpu_scale(). */
 	if (m->sel->type == PROFILE_OFF_CPU)
-		return true;
-	if (m->sel->stacks_of_waits && row_aspect(m->sel->type, i.key) != 0)
 		return true;
 	return (!x->checks_stack || lens_stack(l, i.stack)) &&
 	       (!x->checks_state || lens_state(l, i.key));

@@ -55,7 +55,7 @@ struct selection {
 	uint64_t from_wall_ns, until_wall_ns;
 	/* Rows of which aspects, a bit for each; 0: those of aspect 0. Filters on stacks are about the row's own. */
 	unsigned aspects;
-	bool stacks_of_waits; /* they are about rows of aspect 0 alone */
+	bool filters_choose; /* filters, but for those on locks, are about rows of aspect 0 alone */
 	struct filter *filters;
 	size_t n_filters;
 	struct visibility visibility;

@@ -112,15 +112,17 @@ enum lock_class lock_class_of(const char *function)
 
 uint64_t lock_percentile(const struct lock_facts *f, double share)
 {
-	uint64_t all = 0, sum = 0;
+	uint64_t all = 0, sum = 0, longest;
 
 	for (int i = 0; i < LOCK_BINS; i++)
 		all += f->bins[i];
+	/* Filters leave some of the waits, which say nothing about the others' longest. */
+	longest = all > f->waits ? UINT64_MAX : f->max_ns;
 	for (int i = 0; i < LOCK_BINS; i++) {
 		sum += f->bins[i];
 		if (f->bins[i] && (double)sum >= share * (double)all)
 			/* Where the bin ends, or the longest wait where that is less. */
-			return MIN(i < 63 ? (2ULL << i) - 1 : UINT64_MAX, f->max_ns);
+			return MIN(i < 63 ? (2ULL << i) - 1 : UINT64_MAX, longest);
 	}
 	return 0;
 }

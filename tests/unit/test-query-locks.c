@@ -178,15 +178,18 @@ static void test_herd_and_pool(void **state)
 
 static void test_percentiles(void **state)
 {
-	struct lock_facts f = { .max_ns = 100 * MS };
+	struct lock_facts f = { .waits = 100, .max_ns = 100 * MS };
 
 	assert_int_equal(lock_percentile(&f, 0.5), 0);
 	f.bins[20] = 98;
 	f.bins[26] = 2;
 	assert_int_equal(lock_percentile(&f, 0.5), (1 << 21) - 1);
 	assert_int_equal(lock_percentile(&f, 0.98), (1 << 21) - 1);
-	/* Not longer than the longest. */
+	/* Not longer than the longest, */
 	assert_int_equal(lock_percentile(&f, 0.99), 100 * MS);
+	/* if that is of all of them. */
+	f.waits = 99;
+	assert_int_equal(lock_percentile(&f, 0.99), (1 << 27) - 1);
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------ */
@@ -339,13 +342,65 @@ static void test_filter(void **state)
 	assert_int_equal(a->rows[0].holders.n, 2);
 }
 
+/* A thread's locks are those that it waits for. What holds them up is the same, whoever asks. */
+static void test_filter_threads(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = two_locks();
+	struct filter f = { .key = FILTER_TID, .glob = (char *)"9" };
+	_cleanup_(lock_answer_free_p) struct lock_answer *a = NULL;
+	uint32_t m = named_lock(b->dict, "table", 0x1000);
+	uint32_t other = (uint32_t)dict_series(b->dict,
+					       &(struct series){ .pid = 7, .tid = 9, .start = 1 });
+
+	add(b, other, 0, FUTEX_KEY(FUTEX_CLASS_WAIT, FUTEX_WOKEN), m, 2, 3000, 2000);
+	a = ask(b, &f, 1);
+	assert_int_equal(a->n_rows, 1);
+	assert_string_equal(a->rows[0].name, "table");
+	assert_int_equal(a->rows[0].facts.waits, 2);
+	assert_int_equal(a->rows[0].facts.total_ns, 3 * MS);
+	assert_int_equal(a->rows[0].facts.bins[22], 11);
+	assert_int_equal(a->rows[0].facts.most, 3);
+	assert_int_equal(a->rows[0].facts.wakes, 10);
+	assert_int_equal(a->rows[0].holders.n, 2);
+	assert_int_equal(a->rows[0].verdict, VERDICT_IO);
+}
+
+/* Who waits for longer than the range is known by the process alone. */
+static void test_filter_crowd(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = two_locks();
+	struct filter f = { .key = FILTER_PID, .glob = (char *)"7" };
+	struct filter wait = { .key = FILTER_WAIT, .glob = (char *)"io" };
+	uint32_t process = (uint32_t)dict_series(b->dict, &(struct series){ .pid = 7, .start = 1 });
+	_cleanup_(lock_answer_free_p) struct lock_answer *a = NULL;
+
+	add(b, process, 0, FUTEX_ASPECT(FUTEX_CROWD), named_lock(b->dict, "stuck", 0x4000), 0, 0,
+	    2);
+	a = ask(b, &f, 1);
+	assert_int_equal(a->n_rows, 3);
+	assert_non_null(row_of(a, "stuck"));
+	a = lock_answer_free(a);
+	f.glob = (char *)"8";
+	a = ask(b, &f, 1);
+	assert_int_equal(a->n_rows, 0);
+	a = lock_answer_free(a);
+	f = (struct filter){ .key = FILTER_TID, .glob = (char *)"8" };
+	a = ask(b, &f, 1);
+	assert_int_equal(a->n_rows, 2);
+	a = lock_answer_free(a);
+	/* Waits for locks have no kind: none is "io". */
+	a = ask(b, &wait, 1);
+	assert_int_equal(a->n_rows, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_classes),	      cmocka_unit_test(test_classes_along),
-		cmocka_unit_test(test_holders),	      cmocka_unit_test(test_looks),
-		cmocka_unit_test(test_herd_and_pool), cmocka_unit_test(test_percentiles),
-		cmocka_unit_test(test_answer),	      cmocka_unit_test(test_filter),
+		cmocka_unit_test(test_classes),	       cmocka_unit_test(test_classes_along),
+		cmocka_unit_test(test_holders),	       cmocka_unit_test(test_looks),
+		cmocka_unit_test(test_herd_and_pool),  cmocka_unit_test(test_percentiles),
+		cmocka_unit_test(test_answer),	       cmocka_unit_test(test_filter),
+		cmocka_unit_test(test_filter_threads), cmocka_unit_test(test_filter_crowd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
