@@ -156,8 +156,9 @@ static void head_text(const struct text *t, const Sysprofd__V1__LockRow *row, st
 {
 	struct strbuf line = {};
 
-	strbuf_printf(&line, "%s  %s of %s", row->lock, row->class_,
-		      str_empty(row->comm) ? "?" : row->comm);
+	strbuf_printf(&line, "%s  %s", row->lock, row->class_);
+	if (!str_empty(row->comm))
+		strbuf_printf(&line, " of %s", row->comm);
 	if (row->pid)
 		strbuf_printf(&line, " (%u)", row->pid);
 	if (row->shared)

@@ -129,6 +129,9 @@ struct lock {
 	uint64_t address; /* as the process saw it */
 	uint64_t offset; /* file offset within binary */
 };
+/* A bucket tells so many locks apart; the others are one of this name, without binary, process and address. */
+#define LOCKS_PER_BUCKET 2000
+#define LOCK_OTHER "[other]"
 
 struct dict {
 	char **strings; /* [0] is "" */

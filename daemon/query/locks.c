@@ -187,13 +187,21 @@ static int add_wake(struct adding *a, struct sum *s, size_t row)
 	}
 }
 
+static bool is_other(const struct dict *d, uint32_t lock)
+{
+	const struct lock *l = &d->locks[lock];
+
+	return !l->binary && !l->pid && !l->address && streq(dict_str(d, l->name), LOCK_OTHER);
+}
+
 static int add_holder(struct adding *a, struct sum *s, size_t row)
 {
 	const struct columns *c = &a->p->columns;
 	uint32_t detail = FUTEX_KEY_DETAIL(c->key[row]);
 	unsigned state = HOLDER_DETAIL_STATE(detail), wait = HOLDER_DETAIL_WAIT(detail);
 
-	if (state >= LOCK_STATES)
+	/* Of one of the others. */
+	if (state >= LOCK_STATES || s->facts.others)
 		return 0;
 	s->facts.seen[state] += c->count[row];
 	s->facts.held_ns[state] += c->value[row];
@@ -223,6 +231,7 @@ static int add_row(struct adding *a, size_t row)
 	struct sum *s = &a->sums[c->aux[row]];
 
 	s->lock = c->aux[row];
+	s->facts.others = is_other(a->p->dict, s->lock);
 	if (!s->series)
 		s->series = c->series[row];
 	switch (row_aspect(PROFILE_FUTEX, c->key[row])) {
@@ -392,6 +401,8 @@ static enum lock_class heaviest_class(const struct sum *s)
 {
 	int best = LOCK_CLASS_UNKNOWN;
 
+	if (s->facts.others)
+		return LOCK_CLASS_UNKNOWN;
 	/* Waits whose stack was not taken say nothing against what others say. */
 	for (int i = 1; i < LOCK_CLASS_N; i++)
 		if (s->class_ns[i] > (best ? s->class_ns[best] : 0))
@@ -517,7 +528,8 @@ static int fill_row(struct adding *a, const struct sum *s, uint32_t stacks, stru
 	row->name = strdup(s->lock ? lock_text(d, s->lock, buf, sizeof(buf)) : "[unknown]");
 	row->binary = strdup(l->binary < d->n_binaries ? dict_str(d, d->binaries[l->binary].name)
 						       : "");
-	row->comm = strdup(dict_str(d, d->series[s->series].label[LABEL_COMM]));
+	row->comm = strdup(s->facts.others ? ""
+					   : dict_str(d, d->series[s->series].label[LABEL_COMM]));
 	row->shared = l->flags & 1;
 	row->pid = l->pid;
 	row->start = l->pid ? d->series[s->series].start : 0;

@@ -64,6 +64,7 @@ struct lock_stacks {
 /* What verdicts are made of. */
 struct lock_facts {
 	enum lock_class lock_class;
+	bool others; /* the sum of many locks, of which nothing follows */
 	uint64_t waits, total_ns, max_ns;
 	uint64_t woken_waits, timed_out, interrupted, failed; /* how they ended */
 	uint64_t bins[LOCK_BINS]; /* waits from 2^n ns on */

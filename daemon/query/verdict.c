@@ -187,6 +187,8 @@ enum lock_verdict lock_judge(const struct lock_facts *f)
 {
 	double shares[LOCK_STATES];
 
+	if (f->others)
+		return VERDICT_CONTENDED;
 	if (is_idle(f))
 		return VERDICT_IDLE;
 	if (is_herd(f))

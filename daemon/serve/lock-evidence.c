@@ -72,7 +72,10 @@ void lock_evidence(const struct lock_facts *f, enum lock_verdict v, struct strbu
 	char a[HUMAN_MAX], b[HUMAN_MAX], c[HUMAN_MAX];
 	double shares[LOCK_STATES];
 
-	if (v == VERDICT_IDLE) {
+	if (f->others) {
+		strbuf_printf(out, "locks beyond the %s of a bucket, together",
+			      human_count(LOCKS_PER_BUCKET, a));
+	} else if (v == VERDICT_IDLE) {
 		tell_idle(f, out);
 	} else if (v == VERDICT_HERD) {
 		strbuf_printf(out,

@@ -7,8 +7,6 @@
  */
 #include "window/internal.h"
 
-#define LOCKS_PER_BUCKET 2000
-
 /* Waits of a slice for one word of one process. */
 struct word {
 	uint64_t start, address, ns;
@@ -43,7 +41,7 @@ static int by_time(const void *pa, const void *pb)
 
 static int64_t other_lock(struct window *w)
 {
-	int64_t name = dict_string(w->bucket->dict, "[other]");
+	int64_t name = dict_string(w->bucket->dict, LOCK_OTHER);
 
 	if (name < 0)
 		return name;

@@ -8,6 +8,7 @@
 #include "../../bpf/sysprofd.h"
 #include "model/profile.h"
 #include "query/locks.h"
+#include "serve/lock-evidence.h"
 
 /* ---- classes -------------------------------------------------------------------------------------- */
 
@@ -393,6 +394,42 @@ static void test_filter_crowd(void **state)
 	assert_int_equal(a->n_rows, 0);
 }
 
+/* Locks that a bucket does not tell apart are no lock of which something follows. */
+static void test_others(void **state)
+{
+	static const char *const waiter[] = { "main", "ask", "pthread_mutex_lock", NULL };
+	static const char *const holder[] = { "main", "save", "fsync", NULL };
+	_cleanup_(bucket_free_p) struct bucket *b = two_locks();
+	_cleanup_(lock_answer_free_p) struct lock_answer *a = NULL;
+	_cleanup_(strbuf_done) struct strbuf evidence = {};
+	uint32_t thread = (uint32_t)dict_series(b->dict,
+						&(struct series){ .pid = 7, .tid = 8, .start = 1 });
+	uint32_t other = (uint32_t)dict_lock(
+		b->dict,
+		&(struct lock){ .name = (uint32_t)dict_string(b->dict, LOCK_OTHER), .flags = 2 });
+	const struct lock_row *row;
+
+	add(b, thread, named_stack(b->dict, waiter), FUTEX_KEY(FUTEX_CLASS_WAIT, FUTEX_WOKEN),
+	    other, 10, 90000, 9000);
+	add(b, thread, named_stack(b->dict, holder),
+	    FUTEX_ASPECT(FUTEX_HOLDER) | FUTEX_DETAIL(HOLDER_DETAIL(LOCK_STATE_BLOCKED, WAIT_IO)),
+	    other, 8, 40000, 9000);
+	a = ask(b, NULL, 0);
+	row = row_of(a, LOCK_OTHER);
+	assert_int_equal(a->n_rows, 3);
+	assert_non_null(row);
+	assert_int_equal(row->facts.waits, 10);
+	assert_int_equal(row->facts.lock_class, LOCK_CLASS_UNKNOWN);
+	assert_int_equal(row->verdict, VERDICT_CONTENDED);
+	assert_string_equal(row->comm, "");
+	assert_int_equal(row->waiters.n, 1);
+	assert_int_equal(row->holders.n, 0);
+	assert_int_equal(row->facts.seen[LOCK_STATE_BLOCKED], 0);
+	assert_int_equal(row->facts.held_ns[LOCK_STATE_BLOCKED], 0);
+	lock_evidence(&row->facts, row->verdict, &evidence);
+	assert_string_equal(evidence.data, "locks beyond the 2,000 of a bucket, together");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -401,6 +438,7 @@ int main(void)
 		cmocka_unit_test(test_herd_and_pool),  cmocka_unit_test(test_percentiles),
 		cmocka_unit_test(test_answer),	       cmocka_unit_test(test_filter),
 		cmocka_unit_test(test_filter_threads), cmocka_unit_test(test_filter_crowd),
+		cmocka_unit_test(test_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
