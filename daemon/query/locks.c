@@ -78,6 +78,8 @@ struct adding {
 	size_t n, cap;
 	struct grouping paths;
 	uint8_t *classes; /* of stacks, + 1: 0 is not known yet */
+	struct lock_limits limits;
+	size_t bytes; /* of stacks in the answer */
 };
 
 static enum lock_class class_of_stack(struct adding *a, uint32_t stack)
@@ -339,8 +341,9 @@ static void place_text(const struct dict *d, uint32_t stack, struct strbuf *out)
 	}
 }
 
-static int fill_stack(const struct dict *d, const struct person *p, struct lock_stack *ret)
+static int fill_stack(struct adding *a, const struct person *p, struct lock_stack *ret)
 {
+	const struct dict *d = a->p->dict;
 	const struct series *s = &d->series[p->series];
 	_cleanup_(strbuf_done) struct strbuf text = {}, place = {};
 
@@ -352,6 +355,10 @@ static int fill_stack(const struct dict *d, const struct person *p, struct lock_
 	}
 	if (strbuf_error(&text) < 0 || strbuf_error(&place) < 0)
 		return -ENOMEM;
+	/* Who could not be answered anyway need not be worked for to the end. */
+	a->bytes += text.len;
+	if (a->limits.bytes && a->bytes > a->limits.bytes)
+		return -EFBIG;
 	*ret = (struct lock_stack){
 		.stack = strbuf_take(&text, NULL),
 		.place = strbuf_take(&place, NULL),
@@ -386,7 +393,7 @@ static int fill_stacks(struct adding *a, uint32_t lock, enum role role, size_t *
 	if (!ret->s)
 		return -ENOMEM;
 	for (; ret->n < most; ret->n++) {
-		int r = fill_stack(a->p->dict, &p[ret->n], &ret->s[ret->n]);
+		int r = fill_stack(a, &p[ret->n], &ret->s[ret->n]);
 
 		if (r < 0) {
 			ret->n++;
@@ -576,7 +583,7 @@ static size_t choose(struct adding *a, size_t n)
 	return chosen;
 }
 
-static int make_answer(struct adding *a, uint32_t limit, uint32_t stacks, struct lock_answer *ret)
+static int make_answer(struct adding *a, struct lock_answer *ret)
 {
 	size_t n;
 	int r;
@@ -591,27 +598,27 @@ static int make_answer(struct adding *a, uint32_t limit, uint32_t stacks, struct
 		return r;
 	merge_people(a);
 	n = choose(a, a->p->dict->n_locks);
-	ret->rows = new0(struct lock_row, MIN(n, limit) + 1);
+	ret->rows = new0(struct lock_row, MIN(n, a->limits.locks) + 1);
 	if (!ret->rows)
 		return -ENOMEM;
-	for (; r == 0 && ret->n_rows < MIN(n, limit); ret->n_rows++)
-		r = fill_row(a, &a->sums[ret->n_rows], stacks, &ret->rows[ret->n_rows]);
-	ret->omitted = n - MIN(n, limit);
+	for (; r == 0 && ret->n_rows < MIN(n, a->limits.locks); ret->n_rows++)
+		r = fill_row(a, &a->sums[ret->n_rows], a->limits.stacks, &ret->rows[ret->n_rows]);
+	ret->omitted = n - MIN(n, a->limits.locks);
 	return r;
 }
 
-static int explain(const struct profile *p, struct lens *lens, uint32_t limit, uint32_t stacks,
+static int explain(const struct profile *p, struct lens *lens, struct lock_limits limits,
 		   struct lock_answer *ret)
 {
 	struct adding a = { .p = p,
 			    .lens = lens,
+			    .limits = limits,
 			    .sums = new0(struct sum, p->dict->n_locks + 1),
 			    .classes = new0(uint8_t, p->dict->n_stacks + 1) };
 	int r = a.sums && a.classes ? lens_use(lens, p->dict) : -ENOMEM;
 
 	if (r == 0)
-		r = make_answer(&a, limit, stacks, ret);
-
+		r = make_answer(&a, ret);
 	grouping_done(&a.paths);
 	free(a.sums);
 	free(a.classes);
@@ -619,8 +626,8 @@ static int explain(const struct profile *p, struct lens *lens, uint32_t limit, u
 	return r;
 }
 
-int query_locks(const struct query_source *src, const struct selection *sel, uint32_t limit,
-		uint32_t stacks, struct lock_answer **ret)
+int query_locks(const struct query_source *src, const struct selection *sel,
+		struct lock_limits limits, struct lock_answer **ret)
 {
 	static const struct projection all = { PROJECT_ALL, PROJECT_ALL, PROJECT_ALL, PROJECT_ALL };
 	_cleanup_(merge_done) struct merge m = {};
@@ -640,7 +647,7 @@ int query_locks(const struct query_source *src, const struct selection *sel, uin
 	if (r == 0 && !sel->visibility.all)
 		r = profile_hide_kernel(m.p);
 	if (r == 0)
-		r = explain(m.p, &m.answer_lens, limit, stacks, a);
+		r = explain(m.p, &m.answer_lens, limits, a);
 	if (r < 0)
 		return r;
 	a->coverage = merge_take(&m);

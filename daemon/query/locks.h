@@ -98,11 +98,15 @@ struct lock_answer {
 	size_t n_rows;
 	uint64_t omitted;
 };
+struct lock_limits {
+	uint32_t locks, stacks; /* of each kind and lock */
+	size_t bytes; /* of all stacks; 0: any number. More is -EFBIG */
+};
 /*
- * So many locks, each with so many stacks of a kind. Filters choose locks by those who wait, and waits, total_ns, max_ns,
- * outcomes and waiters are theirs; all else is of the whole lock.
+ * Filters choose locks by those who wait, and waits, total_ns, max_ns, outcomes and waiters are theirs; all else is
+ * of the whole lock.
  */
-int query_locks(const struct query_source *src, const struct selection *sel, uint32_t limit,
-		uint32_t stacks, struct lock_answer **ret);
+int query_locks(const struct query_source *src, const struct selection *sel,
+		struct lock_limits limits, struct lock_answer **ret);
 struct lock_answer *lock_answer_free(struct lock_answer *a);
 DEFINE_CLEANUP(struct lock_answer *, lock_answer_free)

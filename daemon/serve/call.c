@@ -103,6 +103,13 @@ static int match_etag(struct call *c, const ProtobufCMessage *response)
 	return strstr(c->if_none_match, c->answer.etag) ? 1 : 0;
 }
 
+int call_too_large(struct call *c)
+{
+	return rpc_fail(&c->error, RPC_RESOURCE_EXHAUSTED,
+			"the answer has more than %zu bytes: narrow the selection, or ask for less",
+			c->answer.body.limit);
+}
+
 int call_reply(struct call *c, ProtobufCMessage *response, Sysprofd__V1__Host **host)
 {
 	struct answer *a = &c->answer;
@@ -128,9 +135,6 @@ int call_reply(struct call *c, ProtobufCMessage *response, Sysprofd__V1__Host **
 		a->gzip = r == 1;
 	}
 	if (r == -EFBIG)
-		return rpc_fail(
-			&c->error, RPC_RESOURCE_EXHAUSTED,
-			"the answer has more than %zu bytes: narrow the selection, or ask for less",
-			c->answer.body.limit);
+		return call_too_large(c);
 	return r < 0 ? r : 0;
 }

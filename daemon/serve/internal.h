@@ -192,6 +192,8 @@ const struct method *method_find(const char *name);
  * of everything but it, since it tells the time.
  */
 int call_reply(struct call *c, ProtobufCMessage *response, Sysprofd__V1__Host **host);
+/* Says that the answer would pass its limit, and returns the error. */
+int call_too_large(struct call *c);
 
 /* Who we are, for every answer. The message points into the structure. */
 struct host_info {

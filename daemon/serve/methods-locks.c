@@ -185,6 +185,10 @@ int method_locks(struct call *c, struct worker *w)
 	if (r >= 0)
 		r = question_begin(c, w, m->selection, &sel, &src);
 	if (r >= 0)
-		r = query_locks(&src.query, &sel, limit, stacks, &answer);
+		r = query_locks(&src.query, &sel,
+				(struct lock_limits){ limit, stacks, c->answer.body.limit },
+				&answer);
+	if (r == -EFBIG)
+		return call_too_large(c);
 	return r < 0 ? r : reply_locks(c, answer);
 }

@@ -287,7 +287,7 @@ static struct lock_answer *ask(const struct bucket *b, struct filter *filters, s
 	struct query_source src = { .open = b };
 	struct lock_answer *a = NULL;
 
-	assert_int_equal(query_locks(&src, &sel, 10, 3, &a), 0);
+	assert_int_equal(query_locks(&src, &sel, (struct lock_limits){ 10, 3, 0 }, &a), 0);
 	return a;
 }
 
@@ -430,6 +430,34 @@ static void test_others(void **state)
 	assert_string_equal(evidence.data, "locks beyond the 2,000 of a bucket, together");
 }
 
+/* What would not fit into an answer is not built first. */
+static void test_too_large(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = two_locks();
+	_cleanup_(lock_answer_free_p) struct lock_answer *a = NULL;
+	struct selection sel = { .from_wall_ns = 1000 * NSEC_PER_SEC,
+				 .until_wall_ns = 1010 * NSEC_PER_SEC,
+				 .visibility.all = true };
+	struct query_source src = { .open = b };
+	size_t bytes = 0;
+
+	a = ask(b, NULL, 0);
+	for (size_t i = 0; i < a->n_rows; i++) {
+		const struct lock_stacks *all[] = { &a->rows[i].waiters, &a->rows[i].holders,
+						    &a->rows[i].unlockers };
+
+		for (size_t k = 0; k < ARRAY_SIZE(all); k++)
+			for (size_t n = 0; n < all[k]->n; n++)
+				bytes += strlen(all[k]->s[n].stack);
+	}
+	assert_true(bytes > 0);
+	a = lock_answer_free(a);
+	assert_int_equal(query_locks(&src, &sel, (struct lock_limits){ 10, 3, bytes - 1 }, &a),
+			 -EFBIG);
+	assert_null(a);
+	assert_int_equal(query_locks(&src, &sel, (struct lock_limits){ 10, 3, bytes }, &a), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -438,7 +466,7 @@ int main(void)
 		cmocka_unit_test(test_herd_and_pool),  cmocka_unit_test(test_percentiles),
 		cmocka_unit_test(test_answer),	       cmocka_unit_test(test_filter),
 		cmocka_unit_test(test_filter_threads), cmocka_unit_test(test_filter_crowd),
-		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_others),	       cmocka_unit_test(test_too_large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
