@@ -66,6 +66,7 @@ struct sum {
 	uint64_t class_ns[LOCK_CLASS_N];
 	uint32_t series; /* of the longest waits */
 	uint64_t series_ns;
+	bool two_words; /* it is one of two, if a condition variable */
 	bool chosen; /* by waits or by a crowd that the filters accept */
 	enum lock_verdict verdict;
 };
@@ -77,28 +78,34 @@ struct adding {
 	struct person *people;
 	size_t n, cap;
 	struct grouping paths;
-	uint8_t *classes; /* of stacks, + 1: 0 is not known yet */
+	uint8_t *classes; /* of stacks, + 1: 0 is not known yet; and whether it is a TWO_WORDS */
 	struct lock_limits limits;
 	size_t bytes; /* of stacks in the answer */
 };
 
-static enum lock_class class_of_stack(struct adding *a, uint32_t stack)
+#define TWO_WORDS 0x80
+
+static enum lock_class class_of_stack(struct adding *a, uint32_t stack, bool *ret_two_words)
 {
 	const struct dict *d = a->p->dict;
 	enum lock_class c = LOCK_CLASS_UNKNOWN;
-	uint32_t at = stack;
+	uint32_t at = a->classes[stack] ? 0 : stack;
+	bool two = false;
 
-	if (a->classes[stack])
-		return (enum lock_class)(a->classes[stack] - 1);
 	for (int i = 0; at && i < LOCK_FRAMES; i++) {
 		const struct frame *f = &d->frames[d->stacks[at].frame];
 
-		if (f->name)
+		if (f->name) {
 			c = lock_class_along(c, dict_str(d, f->name));
+			two |= lock_has_two_words(dict_str(d, f->name));
+		}
 		at = d->stacks[at].parent;
 	}
-	a->classes[stack] = (uint8_t)c + 1;
-	return c;
+	if (!a->classes[stack])
+		a->classes[stack] = (uint8_t)((c + 1) |
+					      (two && c == LOCK_CLASS_CONDVAR ? TWO_WORDS : 0));
+	*ret_two_words = a->classes[stack] & TWO_WORDS;
+	return (enum lock_class)((a->classes[stack] & ~TWO_WORDS) - 1);
 }
 
 static bool has_stack(const struct dict *d, uint32_t stack)
@@ -153,13 +160,15 @@ static void add_outcome(struct lock_facts *f, unsigned outcome, uint64_t n)
 static int add_wait(struct adding *a, struct sum *s, size_t row)
 {
 	const struct columns *c = &a->p->columns;
-	enum lock_class class = class_of_stack(a, c->stack[row]);
+	bool two_words;
+	enum lock_class class = class_of_stack(a, c->stack[row], &two_words);
 	struct lock_facts *f = &s->facts;
 
 	/* Only mutexes inherit priorities. */
 	if (class == LOCK_CLASS_UNKNOWN && FUTEX_KEY_CLASS(c->key[row]) == FUTEX_CLASS_LOCK_PI)
 		class = LOCK_CLASS_MUTEX;
 	s->class_ns[class] += c->value[row];
+	s->two_words |= two_words;
 	s->chosen |= c->count[row] != 0;
 	f->waits += c->count[row];
 	f->total_ns += c->value[row];
@@ -425,14 +434,6 @@ static uint64_t place_of_word(const struct lock *l)
 	return l->address ?: l->offset;
 }
 
-static bool same_condvar(const struct dict *d, uint32_t a, uint32_t b)
-{
-	const struct lock *x = &d->locks[a], *y = &d->locks[b];
-
-	return x->pid == y->pid && x->binary == y->binary &&
-	       place_of_word(x) == (place_of_word(y) ^ 4);
-}
-
 static void add_sum(struct sum *to, const struct sum *from)
 {
 	struct lock_facts *f = &to->facts;
@@ -463,16 +464,27 @@ static void add_sum(struct sum *to, const struct sum *from)
 	to->chosen |= from->chosen;
 }
 
+/* Children of one process have their locks at the same addresses. */
 struct word {
-	uint64_t place;
+	uint64_t pair; /* the place of the first of the two */
+	uint32_t pid, binary;
 	uint32_t lock;
 };
+
+static int compare_pairs(const struct word *a, const struct word *b)
+{
+	if (a->pair != b->pair)
+		return a->pair < b->pair ? -1 : 1;
+	if (a->pid != b->pid)
+		return a->pid < b->pid ? -1 : 1;
+	return a->binary == b->binary ? 0 : a->binary < b->binary ? -1 : 1;
+}
 
 static int compare_words(const void *pa, const void *pb)
 {
 	const struct word *a = pa, *b = pb;
 
-	return a->place == b->place ? 0 : a->place < b->place ? -1 : 1;
+	return compare_pairs(a, b) ?: a->lock < b->lock ? -1 : a->lock > b->lock;
 }
 
 /* Of the words of one condition variable the first one stands for both. */
@@ -486,17 +498,21 @@ static int join_words(struct adding *a)
 	if (!words || !whole)
 		return -ENOMEM;
 	for (uint32_t i = 1; i < d->n_locks; i++) {
+		const struct lock *l = &d->locks[i];
+
 		whole[i] = i;
-		if (heaviest_class(&a->sums[i]) == LOCK_CLASS_CONDVAR)
-			words[n++] = (struct word){ place_of_word(&d->locks[i]) & ~4ULL, i };
+		if (a->sums[i].two_words && heaviest_class(&a->sums[i]) == LOCK_CLASS_CONDVAR)
+			words[n++] = (struct word){ place_of_word(l) & ~4ULL, l->pid, l->binary,
+						    i };
 	}
 	if (n > 1)
 		qsort(words, n, sizeof(*words), compare_words);
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = i + 1; k < n && words[k].place == words[i].place; k++) {
+		for (size_t k = i + 1; k < n && compare_pairs(&words[i], &words[k]) == 0; k++) {
 			uint32_t x = words[i].lock, y = words[k].lock;
 
-			if (whole[x] != x || whole[y] != y || !same_condvar(d, x, y))
+			if (whole[x] != x || whole[y] != y ||
+			    place_of_word(&d->locks[x]) != (place_of_word(&d->locks[y]) ^ 4))
 				continue;
 			add_sum(&a->sums[x], &a->sums[y]);
 			a->sums[y] = (struct sum){};

@@ -21,6 +21,8 @@ const char *lock_class_name(enum lock_class c); /* "mutex", ...; "futex" for UNK
 enum lock_class lock_class_of(const char *function);
 /* Along a stack from its leaf: what the functions so far have said, then `function`. */
 enum lock_class lock_class_along(enum lock_class inner, const char *function);
+/* Of a condition variable as the C library has them: its waiters change between two words. */
+bool lock_has_two_words(const char *function);
 
 enum lock_verdict {
 	VERDICT_CONTENDED = 0, /* none of the others: it is asked for often */

@@ -81,16 +81,30 @@ static const struct {
 	{ "Parker::park", LOCK_CLASS_RUNTIME, false, true },
 };
 
-enum lock_class lock_class_along(enum lock_class inner, const char *function)
+/* Without underscores, and what glibc puts before names for itself. */
+static const char *plain_name(const char *function)
 {
 	const char *name = function + strspn(function, "_");
+
+	if (strncmp(name, "GI_", 3) == 0)
+		name += 3 + strspn(name + 3, "_");
+	return name;
+}
+
+bool lock_has_two_words(const char *function)
+{
+	const char *name = plain_name(function);
+
+	return strncmp(name, "pthread_cond_", 13) == 0 || strncmp(name, "cnd_", 4) == 0;
+}
+
+enum lock_class lock_class_along(enum lock_class inner, const char *function)
+{
+	const char *name = plain_name(function);
 
 	if (inner != LOCK_CLASS_UNKNOWN && inner != LOCK_CLASS_CONDVAR &&
 	    inner != LOCK_CLASS_RUNTIME)
 		return inner;
-	/* glibc's names for itself */
-	if (strncmp(name, "GI_", 3) == 0)
-		name += 3 + strspn(name + 3, "_");
 	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
 		const char *part = functions[i].part;
 

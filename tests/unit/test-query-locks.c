@@ -458,6 +458,49 @@ static void test_too_large(void **state)
 	assert_int_equal(query_locks(&src, &sel, (struct lock_limits){ 10, 3, bytes }, &a), 0);
 }
 
+static uint32_t condvar_at(struct bucket *b, uint32_t pid, const char *name, uint64_t address,
+			   const char *function)
+{
+	const char *const waiter[] = { "main", function, NULL };
+	uint32_t s = (uint32_t)dict_series(b->dict, &(struct series){ .pid = pid, .start = 1 });
+	uint32_t lock = (uint32_t)dict_lock(
+		b->dict, &(struct lock){ .name = (uint32_t)dict_string(b->dict, name),
+					 .flags = 2,
+					 .pid = pid,
+					 .address = address });
+
+	add(b, s, named_stack(b->dict, waiter), FUTEX_KEY(FUTEX_CLASS_WAIT, FUTEX_WOKEN), lock, 1,
+	    1000, 1000);
+	return lock;
+}
+
+/* Only those of the C library have two words: others may be neighbours. */
+static void test_words(void **state)
+{
+	static const char rust[] = "std::sys::sync::condvar::futex::Condvar::wait";
+	static const char glibc[] = "__pthread_cond_wait";
+	_cleanup_(bucket_free_p) struct bucket *b = NULL;
+	_cleanup_(lock_answer_free_p) struct lock_answer *a = NULL;
+
+	assert_int_equal(bucket_new(&b), 0);
+	b->meta.start_wall_ns = 1000 * NSEC_PER_SEC;
+	b->meta.length_ns = b->meta.covered_ns = 10 * NSEC_PER_SEC;
+	condvar_at(b, 7, "ready", 0x5000, rust);
+	condvar_at(b, 7, "done", 0x5004, rust);
+	/* A parent and its child. */
+	condvar_at(b, 7, "parent", 0x6000, glibc);
+	condvar_at(b, 8, "child", 0x6004, glibc);
+	condvar_at(b, 8, "child", 0x6000, glibc);
+	condvar_at(b, 7, "parent", 0x6004, glibc);
+	a = ask(b, NULL, 0);
+	assert_int_equal(a->n_rows, 4);
+	assert_int_equal(row_of(a, "ready")->facts.waits, 1);
+	assert_int_equal(row_of(a, "done")->facts.waits, 1);
+	assert_int_equal(row_of(a, "parent")->facts.waits, 2);
+	assert_int_equal(row_of(a, "child")->facts.waits, 2);
+	assert_int_equal(row_of(a, "child")->pid, 8);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -467,6 +510,7 @@ int main(void)
 		cmocka_unit_test(test_answer),	       cmocka_unit_test(test_filter),
 		cmocka_unit_test(test_filter_threads), cmocka_unit_test(test_filter_crowd),
 		cmocka_unit_test(test_others),	       cmocka_unit_test(test_too_large),
+		cmocka_unit_test(test_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
