@@ -331,6 +331,22 @@ const char *query_frame_name(const struct dict *d, uint32_t frame, char *buf, si
 	return frame_text(d, frame, buf, size);
 }
 
+bool query_in_c_library(const struct dict *d, const struct frame *f)
+{
+	/* glibc as it is, and was named up to 2.33; musl */
+	static const char *const prefixes[] = {
+		"libc.so", "libc-2",  "libpthread.so", "libpthread-2", "ld-linux",
+		"ld-2",	   "ld64.so", "libc.musl",     "ld-musl",
+	};
+	const char *binary = f->binary < d->n_binaries ? dict_str(d, d->binaries[f->binary].name)
+						       : "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (strncmp(binary, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
 static uint8_t frame_verdict(const struct lens *l, uint32_t id)
 {
 	const struct dict *d = l->dict;

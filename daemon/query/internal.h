@@ -81,6 +81,8 @@ bool lens_lock(struct lens *l, uint32_t lock);
 
 /* The name of a frame as people read it; buf is used when it must be made. */
 const char *query_frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size);
+/* Of the C library or the dynamic linker: what every program has between its own functions and the kernel. */
+bool query_in_c_library(const struct dict *d, const struct frame *f);
 
 /* ---- merge ----------------------------------------------------------------------------------------- */
 

@@ -320,16 +320,8 @@ static int compare_weight(const void *pa, const void *pb)
 /* What every program has between its own functions and the kernel, and above its first one. */
 static bool is_plumbing(const struct dict *d, const struct frame *f)
 {
-	static const char *const prefixes[] = { "libc.so", "libc-2", "libpthread", "ld-musl" };
-	const char *binary = f->binary < d->n_binaries ? dict_str(d, d->binaries[f->binary].name)
-						       : "";
-
-	if (f->kind == FRAME_KERNEL || f->kind == FRAME_MARKER)
-		return true;
-	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
-		if (strncmp(binary, prefixes[i], strlen(prefixes[i])) == 0)
-			return true;
-	return f->name && lock_class_of(dict_str(d, f->name)) != LOCK_CLASS_UNKNOWN;
+	return f->kind == FRAME_KERNEL || f->kind == FRAME_MARKER || query_in_c_library(d, f) ||
+	       (f->name && lock_class_of(dict_str(d, f->name)) != LOCK_CLASS_UNKNOWN);
 }
 
 static void place_text(const struct dict *d, uint32_t stack, struct strbuf *out)

@@ -285,16 +285,12 @@ static uint32_t telling_frame(const struct dict *d, uint32_t stack)
 
 	for (uint32_t i = stack; i; i = d->stacks[i].parent < i ? d->stacks[i].parent : 0) {
 		const struct frame *f = &d->frames[d->stacks[i].frame];
-		const char *binary = f->binary < d->n_binaries
-					     ? dict_str(d, d->binaries[f->binary].name)
-					     : "";
 
 		if (f->kind == FRAME_KERNEL || f->kind == FRAME_MARKER)
 			continue;
 		if (!user)
 			user = d->stacks[i].frame;
-		if (!str_skip_prefix(binary, "libc.") && !str_skip_prefix(binary, "libc-") &&
-		    !str_skip_prefix(binary, "libpthread") && !str_skip_prefix(binary, "ld-"))
+		if (!query_in_c_library(d, f))
 			return d->stacks[i].frame;
 	}
 	return user ?: leaf;

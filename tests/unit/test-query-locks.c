@@ -7,6 +7,7 @@
 
 #include "../../bpf/sysprofd.h"
 #include "model/profile.h"
+#include "query/internal.h"
 #include "query/locks.h"
 #include "serve/lock-evidence.h"
 
@@ -501,6 +502,38 @@ static void test_words(void **state)
 	assert_int_equal(row_of(a, "child")->pid, 8);
 }
 
+/* What is left out of the places that people read, here and for who waits off-CPU. */
+static void test_c_library(void **state)
+{
+	static const struct {
+		const char *binary;
+		bool is;
+	} cases[] = {
+		{ "libc.so.6", true },
+		{ "libc-2.31.so", true },
+		{ "libpthread.so.0", true },
+		{ "libpthread-2.31.so", true },
+		{ "ld-linux-x86-64.so.2", true },
+		{ "ld-2.31.so", true },
+		{ "ld-musl-x86_64.so.1", true },
+		{ "libc.musl-x86_64.so.1", true },
+		{ "libc-client.so.2007e", false },
+		{ "ld-watcher", false },
+		{ "libcurl.so.4", false },
+		{ "", false },
+	};
+	_cleanup_(bucket_free_p) struct bucket *b = NULL;
+
+	assert_int_equal(bucket_new(&b), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct binary binary = { .name = (uint32_t)dict_string(b->dict, cases[i].binary) };
+		struct frame f = { .binary = (uint32_t)dict_binary(b->dict, &binary) };
+
+		if (query_in_c_library(b->dict, &f) != cases[i].is)
+			fail_msg("%s", cases[i].binary);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -510,7 +543,7 @@ int main(void)
 		cmocka_unit_test(test_answer),	       cmocka_unit_test(test_filter),
 		cmocka_unit_test(test_filter_threads), cmocka_unit_test(test_filter_crowd),
 		cmocka_unit_test(test_others),	       cmocka_unit_test(test_too_large),
-		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_words),	       cmocka_unit_test(test_c_library),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
