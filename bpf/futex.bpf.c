@@ -284,15 +284,27 @@ static __always_inline void wake_count(struct lock_window *v, const struct wake 
 	__sync_fetch_and_add(&v->woken, k->woken);
 }
 
-/* What the thread did from the moment when somebody saw it hold the lock until now, when it lets somebody in. */
-static __always_inline void holder_lets_go(u32 w, struct task_state *t, struct lock_key *key,
-					   u64 now)
+static __always_inline u64 since_mark(u64 now, u64 then)
 {
-	u64 blocked = t->off_ns - t->held_off_ns;
-	u64 preempted = t->preempted_ns - t->held_preempted_ns;
-	u64 all = now > t->held_since ? now - t->held_since : 0;
+	return now > then ? now - then : 0;
+}
 
+/* What the thread did from the moment when somebody saw it hold the lock until now, when it lets somebody in. */
+static __always_inline void holder_lets_go(u32 w, struct task_struct *task, struct task_state *t,
+					   struct lock_key *key, u64 now)
+{
 	/* The mark was set while the thread may have been in a switch. */
+	u64 blocked = since_mark(t->off_ns, t->held_off_ns);
+	u64 preempted = since_mark(t->preempted_ns, t->held_preempted_ns);
+	u64 queued = since_mark(run_queued(t, BPF_CORE_READ(task, sched_info.run_delay)),
+				t->held_queued_ns);
+	u64 all = since_mark(now, t->held_since);
+
+	/* Woken and without a CPU. */
+	if (queued > blocked)
+		queued = blocked;
+	blocked -= queued;
+	preempted += queued;
 	if (blocked > all)
 		blocked = all;
 	if (preempted > all - blocked)
@@ -323,7 +335,8 @@ static __always_inline struct lock_slot *held_slot(const struct task_state *t, c
 	if (s->address == k->address && s->tgid == who->tgid)
 		return s;
 	/* Each process may have it elsewhere, but not elsewhere in its page. */
-	if (s->flags & k->flags & FUTEX_SHARED && !((s->address ^ k->address) & 0xfff))
+	if (s->tgid != who->tgid && s->flags & k->flags & FUTEX_SHARED &&
+	    !((s->address ^ k->address) & 0xfff))
 		return s;
 	return NULL;
 }
@@ -355,10 +368,14 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 		k.woken = *(volatile u32 *)&s->waiters ? 1 : 0;
 	wake_count(&s->window[w & 1], &k);
 	a = account_of(w, SOURCE_FUTEX);
-	if (!k.woken || !a)
-		return;
 	t = task_state_of(task, who->tid, false);
 	held = held_slot(t, &k, who);
+	if (!k.woken || !a) {
+		/* It let go, and nobody was there any more: who waited gave up. */
+		if (held && t)
+			t->held_slot = 0;
+		return;
+	}
 	now = bpf_ktime_get_ns();
 	if (!held && !ration_granted(RATION_WAKES, WAKES_PER_SECOND, now))
 		return;
@@ -370,7 +387,7 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 	if (!held || !t)
 		return;
 	lock_key_of(&key, held);
-	holder_lets_go(w, t, &key, now);
+	holder_lets_go(w, task, t, &key, now);
 	t->held_slot = 0;
 }
 

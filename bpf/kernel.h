@@ -80,6 +80,10 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
+struct cred {
+	kuid_t uid;
+};
+
 struct sched_entity {
 	__u64 sum_exec_runtime;
 	__u64 nr_migrations;
@@ -132,6 +136,7 @@ struct task_struct {
 	unsigned long nivcsw;
 	unsigned long min_flt;
 	unsigned long maj_flt;
+	const struct cred *real_cred;
 	__u64 start_boottime;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;

@@ -74,7 +74,8 @@ static __always_inline bool slot_take(struct lock_slot *s, u32 w, u32 tgid, u64 
 /* The number + 1 of the lock's slot, or 0. */
 static __always_inline u32 lock_slot_of(u32 w, u32 tgid, u64 start, u64 address, u32 flags)
 {
-	u32 first = hash_finish(address ^ (u64)tgid << 40) & lock_slots_mask & ~(LOCK_WAYS - 1U);
+	u32 first = hash_finish(hash_seed ^ address ^ (u64)tgid << 40) & lock_slots_mask &
+		    ~(LOCK_WAYS - 1U);
 	struct lock_slot *s;
 
 	WALK_UNROLL
@@ -141,9 +142,16 @@ static __always_inline int lock_add(void *map, const struct lock_key *key, u64 n
 {
 	struct lock_value first = { .n = n, .ns = ns, .max_ns = ns };
 	struct lock_value *v = bpf_map_lookup_elem(map, key);
+	int r;
 
-	if (!v)
-		return bpf_map_update_elem(map, key, &first, BPF_ANY);
+	if (!v) {
+		r = bpf_map_update_elem(map, key, &first, BPF_NOEXIST);
+		if (r != -17 /* EEXIST: another CPU was faster */)
+			return r;
+		v = bpf_map_lookup_elem(map, key);
+		if (!v)
+			return -16;
+	}
 	/* Of a constant 0 the compiler would make an atomic "or", which 5.10 does not have. */
 	asm volatile("" : "+r"(ns));
 	/* Several threads may look at one holder. */
@@ -245,6 +253,23 @@ static __always_inline u32 holder_state(struct task_struct *holder, const struct
 	return run_state(holder) ? HOLDER_BLOCKED : HOLDER_RUNNABLE;
 }
 
+/* How long a thread that had been woken has waited for a CPU, by its sched_info.run_delay; part of off_ns. */
+static __always_inline u64 run_queued(const struct task_state *t, u64 run_delay)
+{
+	return t->run_queue_ns + (t->cause == OFF_BLOCKED ? run_delay - t->run_delay_base : 0);
+}
+
+/*
+ * A word that processes share may name any thread: who cannot be of its processes is not believed to hold the lock, and
+ * is not marked.
+ */
+static __always_inline bool may_share(struct task_struct *task, struct task_struct *holder)
+{
+	u32 uid = task->real_cred->uid.val;
+
+	return !uid || uid == holder->real_cred->uid.val;
+}
+
 /*
  * Marks the holder: from now on somebody waits for it. Its state is written by the CPU that switches it; what is set
  * here is read by the thread itself when it wakes somebody, and at worst is that of another lock that it holds.
@@ -261,6 +286,7 @@ static __always_inline void holder_mark(struct task_struct *holder, u32 slot, u6
 	away = stamp && now > stamp ? now - stamp : 0;
 	h->held_off_ns = h->off_ns + (h->cause == OFF_BLOCKED ? away : 0);
 	h->held_preempted_ns = h->preempted_ns + (h->cause == OFF_BLOCKED ? 0 : away);
+	h->held_queued_ns = run_queued(h, holder->sched_info.run_delay);
 	h->held_stack_ns = 0;
 	h->held_since = now;
 	h->held_slot = slot;
@@ -280,7 +306,8 @@ static __always_inline void lock_look(u32 w, struct task_struct *task, struct ta
 	if (tid)
 		holder = lock_owner_task(task, tid);
 	if (holder) {
-		if (holder->pid != task->pid && (any_process || holder->tgid == task->tgid)) {
+		if (holder->pid != task->pid &&
+		    (holder->tgid == task->tgid || (any_process && may_share(task, holder)))) {
 			key.tgid = holder->tgid;
 			key.tid = holder->pid;
 			key.start = holder->group_leader->start_boottime;

@@ -325,7 +325,8 @@ static __always_inline void resume(void *ctx, struct resume_note *n)
 	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.task_state = n->task_state;
 	key.stack = resume_stack(ctx, w, a, task, &key, n->in_call);
-	holder_resumed(w, key.stack, n->d);
+	if (n->cause == OFF_BLOCKED)
+		holder_resumed(w, key.stack, n->d);
 	wait_store(w, a, &key, n, BPF_CORE_READ(task, sched_info.run_delay));
 out:
 	n->tid = 0;
@@ -483,8 +484,15 @@ static __always_inline struct task_state *thread_state(struct task_struct *task)
 		}
 		return NULL;
 	}
-	if (!use_task_storage && t->thread_start && t->thread_start != task->start_boottime)
+	if (t->thread_start && t->thread_start != task->start_boottime) {
+		lock_leave(t);
 		__builtin_memset(t, 0, sizeof(*t));
+		/* An exec made it the leader of its process, with the leader's start. All so far was told. */
+		if (use_task_storage) {
+			t->run_delay_base = task->sched_info.run_delay;
+			t->thread_start = task->start_boottime;
+		}
+	}
 	if (!t->thread_start)
 		state_init(task, t);
 	return t;

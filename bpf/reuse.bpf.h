@@ -180,6 +180,9 @@ static __always_inline void reuse_keep(struct scratch *s, u32 slot, u64 place, u
 	w->next = s->rec.nr_kernel + 1;
 	for (u32 i = 0; i < REUSE_WORDS; i++)
 		reuse_mark_word(slot, i);
+	/* A 32-bit process, or callers whose addresses lie in registers: nothing could be compared. */
+	if (!w->mask && s->rec.nr_user > 1)
+		return;
 	reuse_hash(slot);
 	e.mask = w->mask;
 	e.words = w->hash;

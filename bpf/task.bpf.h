@@ -36,7 +36,7 @@ struct task_state {
 	u32 held_slot; /* number + 1 of the lock that it held when somebody began to wait, or 0 */
 	u32 held_stack_window; /* in which held_stack was sent */
 	u64 held_since; /* when that was, and what the thread had been then: */
-	u64 held_off_ns, held_preempted_ns;
+	u64 held_off_ns, held_preempted_ns, held_queued_ns;
 	u64 held_stack; /* of the longest wait since, */
 	u64 held_stack_ns; /* which took so long */
 	u32 pad;

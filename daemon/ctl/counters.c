@@ -39,6 +39,7 @@ static void saturation_json(struct json *j, const Sysprofd__V1__Saturation *s)
 	put_number(j, "capacity", s->capacity_ns);
 	put_number(j, "run_queue", s->run_queue_ns);
 	put_number(j, "preempted", s->preempted_ns);
+	put_number(j, "delays_covered", s->delays_covered_ns);
 	put_number(j, "pressure_covered", s->pressure_covered_ns);
 	put_number(j, "cpu_some", s->cpu_some_ns);
 	put_number(j, "io_some", s->io_some_ns);
@@ -107,13 +108,29 @@ static void pressure_text(const Sysprofd__V1__Saturation *s, struct strbuf *line
 	strbuf_putc(line, ')');
 }
 
+static void waiting_text(const Sysprofd__V1__Saturation *s, struct strbuf *line)
+{
+	char a[HUMAN_MAX], b[HUMAN_MAX];
+
+	if (!s->delays_covered_ns) {
+		strbuf_puts(line,
+			    "waiting    not known, nor are faults and switches: off-cpu was not "
+			    "recorded");
+		return;
+	}
+	strbuf_printf(line,
+		      "waiting    for a CPU: %s after a wakeup, %s preempted (%.2f threads on "
+		      "average)",
+		      human_duration(s->run_queue_ns, a), human_duration(s->preempted_ns, b),
+		      (double)(s->run_queue_ns + s->preempted_ns) / (double)s->delays_covered_ns);
+}
+
 static void saturation_text(const Sysprofd__V1__CountersResponse *m, const struct text *text,
 			    struct strbuf *out)
 {
-	_cleanup_(strbuf_done) struct strbuf cpus = {}, pressure = {};
+	_cleanup_(strbuf_done) struct strbuf cpus = {}, waiting = {}, pressure = {};
 	const Sysprofd__V1__Saturation *s = m->saturation;
 	double covered = m->coverage ? (double)m->coverage->covered_ns : 0;
-	char a[HUMAN_MAX], b[HUMAN_MAX];
 
 	if (!s || covered <= 0)
 		return;
@@ -121,13 +138,8 @@ static void saturation_text(const Sysprofd__V1__CountersResponse *m, const struc
 	strbuf_printf(&cpus, " busy: %.2f of %.0f", (double)s->busy_ns / covered,
 		      (double)s->capacity_ns / covered);
 	text_line(text, STYLE_BOLD, cpus.data ?: "", out);
-	strbuf_reset(&cpus);
-	strbuf_printf(
-		&cpus,
-		"waiting    for a CPU: %s after a wakeup, %s preempted (%.2f threads on average)",
-		human_duration(s->run_queue_ns, a), human_duration(s->preempted_ns, b),
-		(double)(s->run_queue_ns + s->preempted_ns) / covered);
-	text_line(text, STYLE_PLAIN, cpus.data ?: "", out);
+	waiting_text(s, &waiting);
+	text_line(text, STYLE_PLAIN, waiting.data ?: "", out);
 	pressure_text(s, &pressure);
 	text_line(text, STYLE_PLAIN, pressure.data ?: "", out);
 	strbuf_putc(out, '\n');
@@ -155,6 +167,8 @@ static int rows_text(const Sysprofd__V1__CountersResponse *m, const struct text 
 	};
 	_cleanup_(table_done) struct table t = { .columns = columns, .n_columns = 1 };
 	double seconds = m->coverage ? (double)m->coverage->covered_ns / NSEC_PER_SEC : 0;
+	double counted = m->saturation ? (double)m->saturation->delays_covered_ns / NSEC_PER_SEC
+				       : 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
 		columns[t.n_columns++] = (struct table_column){ .head = counters[i].head,
@@ -168,7 +182,7 @@ static int rows_text(const Sysprofd__V1__CountersResponse *m, const struct text 
 		table_cellf(&t, "%.3f",
 			    seconds > 0 ? (double)row->cpu_ns / NSEC_PER_SEC / seconds : 0);
 		for (size_t k = 0; k < ARRAY_SIZE(counters); k++)
-			rate_cell(&t, value_of(row, counters[k].name), seconds);
+			rate_cell(&t, value_of(row, counters[k].name), counted);
 		if (row->pid)
 			table_cellf(&t, "%u", row->pid);
 		else

@@ -117,9 +117,7 @@ static const struct {
 			     "preempted:\n"
 			     "  another one took its CPU. Times per thread and cause are exact, "
 			     "what it was\n"
-			     "  blocked by is sampled and scaled to them. WOKEN BY tells who ended "
-			     "the waits\n"
-			     "  whose end was looked at, and by which function.\n",
+			     "  blocked by is sampled and scaled to them.\n",
 			     true, true, false,
 			     "  --idle            also threads that wait for work: see "
 			     "ARCHITECTURE.md\n"

@@ -74,14 +74,18 @@ static int row_of(struct counting *c, uint32_t series, struct counters_row **ret
 		.pid = s->pid,
 		.start = s->start,
 	};
-	uint64_t hash = process_hash(&key);
-	uint32_t number = index_find(&c->index, hash, same_process, a, &key);
+	uint64_t hash;
+	uint32_t number;
 	int r = 0;
 
+	if (!*key.name)
+		key.name = (char *)NAME_NONE;
+	hash = process_hash(&key);
+	number = index_find(&c->index, hash, same_process, a, &key);
 	if (!number) {
 		r = ARRAY_GROW(a->rows, c->cap_rows, a->n_rows + 1);
 		if (r == 0)
-			key.name = strdup(*key.name ? key.name : NAME_NONE);
+			key.name = strdup(key.name);
 		if (r < 0 || !key.name)
 			return -ENOMEM;
 		a->rows[a->n_rows++] = key;
@@ -156,6 +160,7 @@ static int fill_delays(const struct query_source *src, const struct selection *s
 	r = query_top(src, &off, BY_CAUSE, false, 0, &t);
 	if (r < 0)
 		return r;
+	a->delays_covered_ns = t->coverage->covered_ns;
 	for (size_t i = 0; i < t->n_rows; i++) {
 		if (streq(t->rows[i].name, off_cause_name(OFF_RUN_QUEUE)))
 			a->run_queue_ns = t->rows[i].self;

@@ -150,7 +150,7 @@ static bool accepted(struct merge *m, struct ids i)
 	const struct matcher *x = &m->matcher;
 	struct lens *l = &m->lens;
 
-	if (x->checks_lock && !lens_lock(l, i.aux))
+	if (x->checks_lock && !lens_lock(l, row_aux(m->sel->type, i.key) == AUX_LOCK ? i.aux : 0))
 		return false;
 	if (m->sel->filters_choose && row_aspect(m->sel->type, i.key) != 0)
 		return lens_sees(l, i.series);
@@ -239,6 +239,9 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 		if (!(m->aspects & 1U << row_aspect(type, i.key)))
 			continue;
 		i.aux = valid_aux(m, d, i.key, c->aux[n]);
+		/* The stack of such a row is that of whom aux names. */
+		if (row_aux(type, i.key) == AUX_SERIES && c->aux[n] && !i.aux)
+			i.stack = 0;
 		if (!accepted(m, i))
 			continue;
 		i.series &= m->projection.series;

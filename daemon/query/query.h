@@ -53,7 +53,7 @@ struct visibility {
 struct selection {
 	enum profile_type type;
 	uint64_t from_wall_ns, until_wall_ns;
-	/* Rows of which aspects, a bit for each; 0: those of aspect 0. Filters on stacks are about the row's own. */
+	/* Rows of which aspects, a bit for each; 0: those of aspect 0. Filters on stacks are about the row's own, but for OFF_WAKES. */
 	unsigned aspects;
 	bool filters_choose; /* filters, but for those on locks, are about rows of aspect 0 alone */
 	struct filter *filters;
@@ -143,6 +143,8 @@ struct counters_answer {
 	struct profile *coverage; /* of on-cpu; without columns */
 	uint64_t busy_ns, capacity_ns; /* of the host */
 	uint64_t run_queue_ns, preempted_ns; /* of the selection */
+	/* In which they, and counters, were recorded: 0 where off-cpu was not. */
+	uint64_t delays_covered_ns;
 	uint64_t pressure_covered_ns, pressure_ns[PRESSURE_N]; /* of the host */
 	struct counters_row *rows; /* by CPU time */
 	size_t n_rows;

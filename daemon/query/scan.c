@@ -91,9 +91,15 @@ static int note_gap(struct scan *s, const struct bucket_meta *meta)
 }
 
 /* Whether this type was recorded; a host may be idle, but then its collector was active. */
-static bool recorded(const struct accounting *a, const struct columns *columns)
+static bool recorded(enum profile_type type, const struct accounting *a,
+		     const struct columns *columns)
 {
-	return a->active || a->seen > 0 || columns->n > 0;
+	bool any = a->active || a->seen > 0;
+
+	/* Rows of other aspects may come from another collector. */
+	for (size_t i = 0; !any && i < columns->n; i++)
+		any = row_aspect(type, columns->key[i]) == 0;
+	return any;
 }
 
 static int use(struct scan *s, const struct dict *d, const struct bucket_meta *meta,
@@ -107,7 +113,7 @@ static int use(struct scan *s, const struct dict *d, const struct bucket_meta *m
 	s->used = true;
 	if (!columns)
 		return add_gap(s, meta->start_wall_ns, end, GAP_DAMAGED);
-	if (!recorded(a, columns))
+	if (!recorded(s->sel->type, a, columns))
 		return add_gap(s, meta->start_wall_ns, end, GAP_NOT_RUNNING);
 	p->covered_ns += meta->covered_ns;
 	s->rate_weight += (unsigned __int128)a->rate_mhz * meta->covered_ns;

@@ -74,16 +74,19 @@ static int append(struct columns *to, const struct columns *from)
 	return r;
 }
 
-/* Off-CPU rows of other aspects than the waits themselves, which are scaled without them. */
+/*
+ * Off-CPU rows of other aspects than the waits themselves, which are scaled without them. Their stacks are not those
+ * that were asked for.
+ */
 static int take_aside(struct merge *m, struct columns *ret)
 {
 	struct columns *c = &m->p->columns, waits = {};
-	int r = m->matcher.checks_stack ? lens_use(&m->answer_lens, m->p->dict) : 0;
+	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < c->n; i++) {
 		if (row_aspect(PROFILE_OFF_CPU, c->key[i]) == OFF_WAITS)
 			r = append_row(&waits, c, i);
-		else if (!m->matcher.checks_stack || lens_stack(&m->answer_lens, c->stack[i]))
+		else
 			r = append_row(ret, c, i);
 	}
 	columns_done(c);

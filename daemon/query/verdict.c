@@ -133,10 +133,15 @@ uint64_t lock_percentile(const struct lock_facts *f, double share)
 	/* Filters leave some of the waits, which say nothing about the others' longest. */
 	longest = all > f->waits ? UINT64_MAX : f->max_ns;
 	for (int i = 0; i < LOCK_BINS; i++) {
+		uint64_t end = (2ULL << MIN(i, LOCK_BIN_LAST)) - 1;
+
+		/* The last one has all longer ones as well. */
+		if (i >= LOCK_BIN_LAST)
+			end = MAX(end, f->max_ns);
 		sum += f->bins[i];
 		if (f->bins[i] && (double)sum >= share * (double)all)
 			/* Where the bin ends, or the longest wait where that is less. */
-			return MIN(i < 63 ? (2ULL << i) - 1 : UINT64_MAX, longest);
+			return MIN(end, longest);
 	}
 	return 0;
 }
@@ -172,7 +177,7 @@ static bool is_idle(const struct lock_facts *f)
 	if (f->waits == 0)
 		return f->wakes == 0;
 	/* Who mostly waits until time is up looks after something now and then; nobody kept it. */
-	if (f->total_ns / f->waits < IDLE_WAIT_NS && f->timed_out < f->waits / 10 * 9 + 1)
+	if (f->total_ns / f->waits < IDLE_WAIT_NS && f->timed_out * 10 <= f->waits * 9)
 		return false;
 	/* A lock whose holder is known is no place to wait for work. */
 	return f->seen[LOCK_STATE_RUNNING] + f->seen[LOCK_STATE_RUNNABLE] +

@@ -11,6 +11,7 @@ static void fill_saturation(Sysprofd__V1__Saturation *m, const struct counters_a
 	m->capacity_ns = a->capacity_ns;
 	m->run_queue_ns = a->run_queue_ns;
 	m->preempted_ns = a->preempted_ns;
+	m->delays_covered_ns = a->delays_covered_ns;
 	m->pressure_covered_ns = a->pressure_covered_ns;
 	m->cpu_some_ns = a->pressure_ns[PRESSURE_CPU_SOME];
 	m->io_some_ns = a->pressure_ns[PRESSURE_IO_SOME];

@@ -430,7 +430,8 @@ static void settle(const struct window *w, struct bucket *b)
 			if (!row_is_time((enum profile_type)t, c->key[i]))
 				continue;
 			c->value[i] = to_us(c->value[i]);
-			c->max[i] = to_us(c->max[i]);
+			/* Nothing is longer than the longest. */
+			c->max[i] = (c->max[i] + NSEC_PER_USEC - 1) / NSEC_PER_USEC;
 		}
 	}
 	for (size_t i = 0; i < SOURCE_N; i++) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Counters of processes against what they did, and what the host was short of."""
+import os
 import subprocess
 import sys
 
@@ -36,7 +37,7 @@ def test_faults_and_switches(t):
     row = wait_for(lambda: row_of(d, p.pid), lambda r: r.get("minor-faults", 0) >= 20000)
     assert 20000 <= row["minor-faults"] < 40000, row
     assert 300 <= row["voluntary-switches"] < 1000, row
-    assert row["cpu"] >= 0 and row["name"].startswith("python"), row
+    assert row["name"].startswith("python"), row
     before = row_of(d, old.pid)
     assert before.get("minor-faults", 0) < 1000 and before.get("voluntary-switches", 0) < 100, before
 
@@ -45,9 +46,12 @@ def test_process_that_ends_between_two_looks(t):
     """A process of some milliseconds is counted by what its threads say at their end."""
     d = t.daemon()
     d.settle()
-    subprocess.run([sys.executable, "-c", "import mmap; m = mmap.mmap(-1, 4096 * 3000); "
+    # Under a name that nothing else here has.
+    name = os.path.join(t.directory, "shortlived")
+    os.symlink(sys.executable, name)
+    subprocess.run([name, "-c", "import mmap; m = mmap.mmap(-1, 4096 * 3000); "
                     "m.madvise(mmap.MADV_NOHUGEPAGE); [m.__setitem__(i * 4096, 1) for i in range(3000)]"], check=True)
-    rows = wait_for(lambda: d.ask("counters", "-n", "10000", "--filter", "comm=python*")["rows"],
+    rows = wait_for(lambda: d.ask("counters", "-n", "10000", "--filter", "comm=shortlived")["rows"],
                     lambda rows: sum(r.get("minor-faults", 0) for r in rows) >= 3000)
     assert sum(r.get("minor-faults", 0) for r in rows) >= 3000, rows
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Off-CPU time: exact totals, sampled stacks, causes, threads that never wake."""
 import math
+import sys
 import time
 
-from harness import main, rows_by_name, workload
+from harness import main, rows_by_name, wait_for, workload
 
 T_NS = 1_000_000
 FAST = {"collect": {"off-cpu-threshold": "1ms"}}
@@ -138,6 +139,26 @@ def test_callers_are_told_apart_without_walks(t):
     ns = [by.get(name, {"total": 0})["total"] for name in ("left", "right")]
     print(f"# far: {ns} of {truth}")
     assert sum(ns) > 0.85 * (truth["left_ns"] + truth["right_ns"]), (by, truth)
+
+
+EXEC = """
+import os, threading
+threading.Thread(target=lambda: os.execvp("sleep", ["sleep", "60"])).start()
+threading.Event().wait()
+"""
+
+
+def test_exec_from_a_thread(t):
+    """The thread that runs another program becomes its first one, and goes on being told."""
+    d = t.daemon(FAST)
+    p = t.spawn(sys.executable, "-c", EXEC)
+
+    def slept():
+        rows = d.offcpu("--filter", f"pid={p.pid}", "--filter", "comm=sleep", "--since", "-1min")["rows"]
+        return sum(r["total"] for r in rows if r["tid"] == p.pid and r["cause"] == "blocked")
+
+    before = wait_for(slept, lambda ns: ns > 0)
+    assert wait_for(slept, lambda ns: ns >= before + 3e9) >= before + 3e9, (before, slept())
 
 
 def test_nothing_absurd(t):

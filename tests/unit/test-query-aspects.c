@@ -168,8 +168,68 @@ static void test_hidden_waker(void **state)
 	s.visibility = (struct visibility){ .uid = 1 };
 	p = ask(*state, &s);
 	assert_int_equal(p->columns.aux[only_row(p, OFF_WAKES)], 0);
+	assert_int_equal(p->columns.stack[only_row(p, OFF_WAKES)], 0);
 	for (size_t i = 1; i < p->dict->n_series; i++)
 		assert_string_not_equal(comm_of(p, (uint32_t)i), "waker");
+}
+
+/* A filter on locks has nothing to say about rows whose aux is another thing. */
+static void test_filtered_wakes(void **state)
+{
+	struct selection s = all_of(PROFILE_OFF_CPU, 1U << OFF_WAKES);
+	_cleanup_(profile_free_p) struct profile *p = NULL;
+
+	where(&s, FILTER_LOCK, "x", true);
+	/* Their stacks are the wakers'. */
+	where(&s, FILTER_FUNCTION, "wait", false);
+	p = ask(*state, &s);
+	assert_int_equal(p->columns.count[only_row(p, OFF_WAKES)], BUCKETS);
+	for (size_t i = 0; i < s.n_filters; i++)
+		free(s.filters[i].glob);
+	free(s.filters);
+}
+
+/* What the host was short of, and the counters of a process, with and without off-CPU. */
+static void test_counters(void **state)
+{
+	_cleanup_(bucket_free_p) struct bucket *b = make_bucket(T0, 0);
+	struct selection s = whole(PROFILE_ON_CPU);
+	struct query_source src = { .open = b };
+	struct counters_answer *a = NULL;
+	uint32_t process = series_id(b->dict, waker);
+
+	s.until_wall_ns = T0 + 10 * SEC;
+	b->meta.busy_us = 7000000;
+	b->meta.pressure_known = true;
+	b->meta.pressure_us[PRESSURE_IO_FULL] = 5;
+	on_cpu(b, waker, "main", 3, 2000);
+	add_row(b, PROFILE_ON_CPU, process, 0, ON_ASPECT(ON_COUNTERS) | COUNTER_MAJOR_FAULTS, 0, 9,
+		0, 0);
+	add_row(b, PROFILE_ON_CPU, series_id(b->dict, waiter), 0,
+		ON_ASPECT(ON_COUNTERS) | COUNTER_MIGRATIONS, 0, 4, 0, 0);
+	off_total(b, waiter, OFF_RUN_QUEUE, 1, 300);
+	off_total(b, waiter, OFF_PREEMPTED, 1, 200);
+	assert_int_equal(query_counters(&src, &s, 1, &a), 0);
+	assert_int_equal(a->n_rows, 1);
+	assert_int_equal(a->rows_omitted, 1);
+	assert_string_equal(a->rows[0].name, "waker");
+	assert_int_equal(a->rows[0].cpu_ns, 2000000);
+	assert_int_equal(a->rows[0].counters[COUNTER_MAJOR_FAULTS], 9);
+	assert_int_equal(a->busy_ns, 7 * SEC);
+	assert_int_equal(a->capacity_ns, 20 * SEC);
+	assert_int_equal(a->pressure_covered_ns, 10 * SEC);
+	assert_int_equal(a->pressure_ns[PRESSURE_IO_FULL], 5000);
+	assert_int_equal(a->run_queue_ns, 300000);
+	assert_int_equal(a->preempted_ns, 200000);
+	assert_int_equal(a->delays_covered_ns, 10 * SEC);
+	counters_answer_free(a);
+	/* Without off-CPU delays are not 0: they are not known. */
+	columns_done(&b->columns[PROFILE_OFF_CPU]);
+	b->meta.source[PROFILE_OFF_CPU].active = false;
+	assert_int_equal(query_counters(&src, &s, 0, &a), 0);
+	assert_int_equal(a->n_rows, 2);
+	assert_int_equal(a->delays_covered_ns, 0);
+	counters_answer_free(a);
 }
 
 static void test_calls(void **state)
@@ -210,7 +270,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_not_asked_for), cmocka_unit_test(test_wakes),
 		cmocka_unit_test(test_hidden_waker),  cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_futex),
+		cmocka_unit_test(test_futex),	      cmocka_unit_test(test_filtered_wakes),
+		cmocka_unit_test(test_counters),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -182,6 +182,13 @@ static void test_inactive(void **state)
 	assert_int_equal(p->covered_ns, 0);
 	assert_int_equal(p->n_gaps, 1);
 	profile_free(p);
+	/* Counters are told by off-cpu: they are no samples. */
+	b->meta.source[PROFILE_ON_CPU].active = false;
+	add_row(b, PROFILE_ON_CPU, series_id(b->dict, app), 0, ON_ASPECT(ON_COUNTERS), 0, 1, 0, 0);
+	s.type = PROFILE_ON_CPU;
+	p = merged(&src, &s, 0);
+	assert_int_equal(p->covered_ns, 0);
+	profile_free(p);
 }
 
 static void test_nothing_recorded(void **state)

@@ -169,6 +169,8 @@ static void test_herd_and_pool(void **state)
 	/* Twenty times a second, and nobody woke it. */
 	f.total_ns = 50 * MS * 1000;
 	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
+	f.timed_out = 900;
+	assert_int_equal(lock_judge(&f), VERDICT_CONTENDED);
 	f.timed_out = 950;
 	assert_int_equal(lock_judge(&f), VERDICT_IDLE);
 	/* A mutex is no place to wait for work, however long. */
@@ -192,6 +194,10 @@ static void test_percentiles(void **state)
 	/* if that is of all of them. */
 	f.waits = 99;
 	assert_int_equal(lock_percentile(&f, 0.99), (1 << 27) - 1);
+	/* The last bin goes on for ever. */
+	f = (struct lock_facts){ .waits = 100, .max_ns = 60000 * MS };
+	f.bins[LOCK_BIN_LAST] = 100;
+	assert_int_equal(lock_percentile(&f, 0.5), 60000 * MS);
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------ */
