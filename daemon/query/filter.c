@@ -55,6 +55,7 @@ enum verdict {
 	KNOWN = 1,
 	ACCEPTED = 2, /* series, locks, rows */
 	STATE_ACCEPTED = 4, /* rows */
+	PROCESS_ACCEPTED = 4, /* locks */
 	/* Frames and stacks: which sorts of pattern some frame matched. */
 	FUNCTION_MATCHED = 2,
 	FUNCTION_DENIED = 4,
@@ -456,15 +457,29 @@ bool lens_state(struct lens *l, uint32_t key)
 	return row_verdict(l, key) & STATE_ACCEPTED;
 }
 
-bool lens_lock(struct lens *l, uint32_t lock)
+static uint8_t lock_verdict(struct lens *l, uint32_t lock)
 {
 	uint8_t *v = &l->lock[lock];
 	char buf[TEXT_MAX] = "";
+	uint32_t pid = 0;
 
-	if (!*v) {
-		if (lock && l->m->type == PROFILE_FUTEX)
-			lock_text(l->dict, lock, buf, sizeof(buf));
-		*v = KNOWN | (key_accepts(l->m, FILTER_LOCK, buf, NULL) ? ACCEPTED : 0);
+	if (*v)
+		return *v;
+	if (lock && l->m->type == PROFILE_FUTEX) {
+		lock_text(l->dict, lock, buf, sizeof(buf));
+		pid = l->dict->locks[lock].pid;
 	}
-	return *v & ACCEPTED;
+	*v = KNOWN | (key_accepts(l->m, FILTER_LOCK, buf, NULL) ? ACCEPTED : 0) |
+	     (!pid || number_accepted(l->m, FILTER_PID, pid) ? PROCESS_ACCEPTED : 0);
+	return *v;
+}
+
+bool lens_lock(struct lens *l, uint32_t lock)
+{
+	return lock_verdict(l, lock) & ACCEPTED;
+}
+
+bool lens_lock_process(struct lens *l, uint32_t lock)
+{
+	return lock_verdict(l, lock) & PROCESS_ACCEPTED;
 }

@@ -78,6 +78,8 @@ bool lens_stack(struct lens *l, uint32_t stack);
 bool lens_row(struct lens *l, uint32_t key); /* cause, syscall, errno */
 bool lens_state(struct lens *l, uint32_t key); /* state, wait, idle */
 bool lens_lock(struct lens *l, uint32_t lock);
+/* Whether it may be waited for in a process that the filters accept. */
+bool lens_lock_process(struct lens *l, uint32_t lock);
 
 /* The name of a frame as people read it; buf is used when it must be made. */
 const char *query_frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size);

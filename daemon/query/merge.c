@@ -149,11 +149,12 @@ static bool accepted(struct merge *m, struct ids i)
 {
 	const struct matcher *x = &m->matcher;
 	struct lens *l = &m->lens;
+	uint32_t lock = row_aux(m->sel->type, i.key) == AUX_LOCK ? i.aux : 0;
 
-	if (x->checks_lock && !lens_lock(l, row_aux(m->sel->type, i.key) == AUX_LOCK ? i.aux : 0))
+	if (x->checks_lock && !lens_lock(l, lock))
 		return false;
 	if (m->sel->filters_choose && row_aspect(m->sel->type, i.key) != 0)
-		return lens_sees(l, i.series);
+		return lens_sees(l, i.series) && lens_lock_process(l, lock);
 	if (x->checks_series && !lens_series(l, i.series))
 		return false;
 	if (x->checks_row && !lens_row(l, i.key))

@@ -540,6 +540,30 @@ static void test_c_library(void **state)
 	}
 }
 
+/* Rows about locks of processes that are not asked for need not be held. */
+static void test_filter_early(void **state)
+{
+	static const struct projection all = { PROJECT_ALL, PROJECT_ALL, PROJECT_ALL, PROJECT_ALL };
+	_cleanup_(bucket_free_p) struct bucket *b = two_locks();
+	_cleanup_(merge_done) struct merge m = {};
+	struct filter f = { .key = FILTER_PID, .glob = (char *)"9" };
+	struct selection sel = { .type = PROFILE_FUTEX,
+				 .aspects = 1U << FUTEX_WAITS | 1U << FUTEX_HISTOGRAM |
+					    1U << FUTEX_HOLDER | 1U << FUTEX_CROWD,
+				 .filters_choose = true,
+				 .filters = &f,
+				 .n_filters = 1,
+				 .visibility.all = true };
+	uint32_t shared = (uint32_t)dict_lock(b->dict,
+					      &(struct lock){ .flags = 1, .address = 0x7000 });
+
+	/* Its waiters may be of any process. */
+	add(b, 0, 0, FUTEX_ASPECT(FUTEX_CROWD), shared, 1, 0, 2);
+	assert_int_equal(merge_init(&m, &sel, all), 0);
+	assert_int_equal(merge_add(&m, b->dict, &b->columns[PROFILE_FUTEX]), 0);
+	assert_int_equal(m.n_cells - 1, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -550,6 +574,7 @@ int main(void)
 		cmocka_unit_test(test_filter_threads), cmocka_unit_test(test_filter_crowd),
 		cmocka_unit_test(test_others),	       cmocka_unit_test(test_too_large),
 		cmocka_unit_test(test_words),	       cmocka_unit_test(test_c_library),
+		cmocka_unit_test(test_filter_early),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
