@@ -157,6 +157,9 @@ __noinline int reuse_mark_word(u32 slot, u32 i)
 /* What a later walk would find anew, or better. */
 static __always_inline bool reuse_worth(const struct scratch *s)
 {
+	/* What it interrupted is told by saved registers, and its callers lie beyond them: nothing would be compared. */
+	if (s->walk.interrupted)
+		return false;
 	switch (s->rec.walk_end) {
 	case WALK_NO_PROCESS:
 	case WALK_NO_MAPPING:
