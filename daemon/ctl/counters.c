@@ -25,27 +25,21 @@ static uint64_t value_of(const Sysprofd__V1__CountersRow *row, const char *name)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void put_number(struct json *j, const char *key, uint64_t value)
-{
-	json_key(j, key);
-	json_unsigned(j, value);
-}
-
 static void saturation_json(struct json *j, const Sysprofd__V1__Saturation *s)
 {
 	json_key(j, "saturation");
 	json_object(j);
-	put_number(j, "busy", s->busy_ns);
-	put_number(j, "capacity", s->capacity_ns);
-	put_number(j, "run_queue", s->run_queue_ns);
-	put_number(j, "preempted", s->preempted_ns);
-	put_number(j, "delays_covered", s->delays_covered_ns);
-	put_number(j, "pressure_covered", s->pressure_covered_ns);
-	put_number(j, "cpu_some", s->cpu_some_ns);
-	put_number(j, "io_some", s->io_some_ns);
-	put_number(j, "io_full", s->io_full_ns);
-	put_number(j, "memory_some", s->memory_some_ns);
-	put_number(j, "memory_full", s->memory_full_ns);
+	json_put_unsigned(j, "busy", s->busy_ns);
+	json_put_unsigned(j, "capacity", s->capacity_ns);
+	json_put_unsigned(j, "run_queue", s->run_queue_ns);
+	json_put_unsigned(j, "preempted", s->preempted_ns);
+	json_put_unsigned(j, "delays_covered", s->delays_covered_ns);
+	json_put_unsigned(j, "pressure_covered", s->pressure_covered_ns);
+	json_put_unsigned(j, "cpu_some", s->cpu_some_ns);
+	json_put_unsigned(j, "io_some", s->io_some_ns);
+	json_put_unsigned(j, "io_full", s->io_full_ns);
+	json_put_unsigned(j, "memory_some", s->memory_some_ns);
+	json_put_unsigned(j, "memory_full", s->memory_full_ns);
 	json_object_end(j);
 }
 
@@ -55,12 +49,12 @@ static void row_json(struct json *j, const Sysprofd__V1__CountersRow *row)
 	json_key(j, "name");
 	json_string(j, row->name);
 	if (row->pid)
-		put_number(j, "pid", row->pid);
+		json_put_unsigned(j, "pid", row->pid);
 	if (row->start_ns)
-		put_number(j, "start", row->start_ns);
-	put_number(j, "cpu", row->cpu_ns);
+		json_put_unsigned(j, "start", row->start_ns);
+	json_put_unsigned(j, "cpu", row->cpu_ns);
 	for (size_t i = 0; i < row->n_counters; i++)
-		put_number(j, row->counters[i]->name, row->counters[i]->value);
+		json_put_unsigned(j, row->counters[i]->name, row->counters[i]->value);
 	json_object_end(j);
 }
 
@@ -72,7 +66,7 @@ static void answer_json(const Sysprofd__V1__CountersResponse *m, struct strbuf *
 	coverage_json(&j, m->coverage);
 	if (m->saturation)
 		saturation_json(&j, m->saturation);
-	put_number(&j, "rows_omitted", m->rows_omitted);
+	json_put_unsigned(&j, "rows_omitted", m->rows_omitted);
 	json_key(&j, "rows");
 	json_array(&j);
 	for (size_t i = 0; i < m->n_rows; i++)

@@ -105,6 +105,18 @@ void json_null(struct json *j)
 	strbuf_puts(j->out, "null");
 }
 
+void json_put_string(struct json *j, const char *key, const char *s)
+{
+	json_key(j, key);
+	json_string(j, s);
+}
+
+void json_put_unsigned(struct json *j, const char *key, uint64_t v)
+{
+	json_key(j, key);
+	json_unsigned(j, v);
+}
+
 void json_time(struct json *j, uint64_t wall_ns)
 {
 	char buf[RFC3339_MAX];

@@ -26,6 +26,9 @@ void json_unsigned(struct json *j, uint64_t v);
 void json_double(struct json *j, double v); /* what is not finite is null */
 void json_bool(struct json *j, bool v);
 void json_null(struct json *j);
+/* A member of the object at hand. */
+void json_put_string(struct json *j, const char *key, const char *s);
+void json_put_unsigned(struct json *j, const char *key, uint64_t v);
 /* Nanoseconds since the epoch as RFC 3339 in UTC. */
 void json_time(struct json *j, uint64_t wall_ns);
 

@@ -11,18 +11,6 @@
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void number_json(struct json *j, const char *key, uint64_t v)
-{
-	json_key(j, key);
-	json_unsigned(j, v);
-}
-
-static void string_json(struct json *j, const char *key, const char *v)
-{
-	json_key(j, key);
-	json_string(j, v);
-}
-
 static void stacks_json(struct json *j, const char *key, Sysprofd__V1__LockStack *const *s,
 			size_t n, bool holders, bool times)
 {
@@ -30,20 +18,20 @@ static void stacks_json(struct json *j, const char *key, Sysprofd__V1__LockStack
 	json_array(j);
 	for (size_t i = 0; i < n; i++) {
 		json_object(j);
-		string_json(j, "stack", s[i]->stack);
-		string_json(j, "place", s[i]->place);
-		number_json(j, "count", s[i]->count);
+		json_put_string(j, "stack", s[i]->stack);
+		json_put_string(j, "place", s[i]->place);
+		json_put_unsigned(j, "count", s[i]->count);
 		if (times) {
-			number_json(j, "total", s[i]->ns);
-			number_json(j, "max", s[i]->max_ns);
+			json_put_unsigned(j, "total", s[i]->ns);
+			json_put_unsigned(j, "max", s[i]->max_ns);
 		}
 		if (holders) {
-			string_json(j, "comm", s[i]->comm);
-			string_json(j, "thread", s[i]->thread);
-			number_json(j, "pid", s[i]->pid);
-			number_json(j, "tid", s[i]->tid);
-			string_json(j, "state", s[i]->state);
-			string_json(j, "wait", s[i]->wait);
+			json_put_string(j, "comm", s[i]->comm);
+			json_put_string(j, "thread", s[i]->thread);
+			json_put_unsigned(j, "pid", s[i]->pid);
+			json_put_unsigned(j, "tid", s[i]->tid);
+			json_put_string(j, "state", s[i]->state);
+			json_put_string(j, "wait", s[i]->wait);
 		}
 		json_object_end(j);
 	}
@@ -56,13 +44,13 @@ static void histogram_json(struct json *j, const Sysprofd__V1__LockRow *row)
 	json_array(j);
 	for (size_t i = 0; i < row->n_histogram; i++) {
 		json_object(j);
-		number_json(j, "from", row->histogram[i]->from_ns);
+		json_put_unsigned(j, "from", row->histogram[i]->from_ns);
 		json_key(j, "until");
 		if (row->histogram[i]->until_ns)
 			json_unsigned(j, row->histogram[i]->until_ns);
 		else
 			json_null(j);
-		number_json(j, "waits", row->histogram[i]->waits);
+		json_put_unsigned(j, "waits", row->histogram[i]->waits);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -72,10 +60,10 @@ static void outcomes_json(struct json *j, const Sysprofd__V1__LockRow *row)
 {
 	json_key(j, "outcomes");
 	json_object(j);
-	number_json(j, "woken", row->woken_waits);
-	number_json(j, "timeout", row->timed_out);
-	number_json(j, "interrupted", row->interrupted);
-	number_json(j, "failed", row->failed);
+	json_put_unsigned(j, "woken", row->woken_waits);
+	json_put_unsigned(j, "timeout", row->timed_out);
+	json_put_unsigned(j, "interrupted", row->interrupted);
+	json_put_unsigned(j, "failed", row->failed);
 	json_object_end(j);
 }
 
@@ -83,47 +71,47 @@ static void holder_json(struct json *j, const Sysprofd__V1__LockRow *row)
 {
 	json_key(j, "holder");
 	json_object(j);
-	number_json(j, "seen_running", row->seen_running);
-	number_json(j, "seen_runnable", row->seen_runnable);
-	number_json(j, "seen_blocked", row->seen_blocked);
-	number_json(j, "seen_unknown", row->seen_unknown);
-	number_json(j, "held_running", row->held_running_ns);
-	number_json(j, "held_runnable", row->held_runnable_ns);
-	number_json(j, "held_blocked", row->held_blocked_ns);
+	json_put_unsigned(j, "seen_running", row->seen_running);
+	json_put_unsigned(j, "seen_runnable", row->seen_runnable);
+	json_put_unsigned(j, "seen_blocked", row->seen_blocked);
+	json_put_unsigned(j, "seen_unknown", row->seen_unknown);
+	json_put_unsigned(j, "held_running", row->held_running_ns);
+	json_put_unsigned(j, "held_runnable", row->held_runnable_ns);
+	json_put_unsigned(j, "held_blocked", row->held_blocked_ns);
 	json_object_end(j);
 }
 
 static void row_json(struct json *j, const Sysprofd__V1__LockRow *row)
 {
 	json_object(j);
-	string_json(j, "lock", row->lock);
-	string_json(j, "binary", row->binary);
-	string_json(j, "class", row->class_);
-	string_json(j, "comm", row->comm);
+	json_put_string(j, "lock", row->lock);
+	json_put_string(j, "binary", row->binary);
+	json_put_string(j, "class", row->class_);
+	json_put_string(j, "comm", row->comm);
 	if (row->pid) {
-		number_json(j, "pid", row->pid);
-		number_json(j, "start", row->start_ns);
+		json_put_unsigned(j, "pid", row->pid);
+		json_put_unsigned(j, "start", row->start_ns);
 	}
 	json_key(j, "shared");
 	json_bool(j, row->shared);
-	number_json(j, "waits", row->waits);
-	number_json(j, "total", row->total_ns);
-	number_json(j, "max", row->max_ns);
-	number_json(j, "p50", row->p50_ns);
-	number_json(j, "p99", row->p99_ns);
+	json_put_unsigned(j, "waits", row->waits);
+	json_put_unsigned(j, "total", row->total_ns);
+	json_put_unsigned(j, "max", row->max_ns);
+	json_put_unsigned(j, "p50", row->p50_ns);
+	json_put_unsigned(j, "p99", row->p99_ns);
 	histogram_json(j, row);
 	outcomes_json(j, row);
-	number_json(j, "concurrent", row->concurrent);
-	number_json(j, "met", row->met);
-	number_json(j, "wakes", row->wakes);
-	number_json(j, "woken", row->woken);
-	number_json(j, "idle_wakes", row->idle_wakes);
+	json_put_unsigned(j, "concurrent", row->concurrent);
+	json_put_unsigned(j, "met", row->met);
+	json_put_unsigned(j, "wakes", row->wakes);
+	json_put_unsigned(j, "woken", row->woken);
+	json_put_unsigned(j, "idle_wakes", row->idle_wakes);
 	holder_json(j, row);
 	stacks_json(j, "waiters", row->waiters, row->n_waiters, false, true);
 	stacks_json(j, "holders", row->holders, row->n_holders, true, true);
 	stacks_json(j, "unlockers", row->unlockers, row->n_unlockers, false, false);
-	string_json(j, "verdict", row->verdict);
-	string_json(j, "evidence", row->evidence);
+	json_put_string(j, "verdict", row->verdict);
+	json_put_string(j, "evidence", row->evidence);
 	json_object_end(j);
 }
 
@@ -133,7 +121,7 @@ static void answer_json(const Sysprofd__V1__LocksResponse *m, struct strbuf *out
 
 	json_object(&j);
 	coverage_json(&j, m->coverage);
-	number_json(&j, "rows_omitted", m->rows_omitted);
+	json_put_unsigned(&j, "rows_omitted", m->rows_omitted);
 	json_key(&j, "rows");
 	json_array(&j);
 	for (size_t i = 0; i < m->n_rows; i++)

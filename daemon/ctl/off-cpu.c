@@ -9,38 +9,26 @@
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void put_string(struct json *j, const char *key, const char *value)
-{
-	json_key(j, key);
-	json_string(j, value);
-}
-
-static void put_number(struct json *j, const char *key, uint64_t value)
-{
-	json_key(j, key);
-	json_unsigned(j, value);
-}
-
 /* Of a thread; an id of 0 is none. */
 static void put_ids(struct json *j, uint32_t pid, uint32_t tid, uint64_t start)
 {
 	if (pid)
-		put_number(j, "pid", pid);
+		json_put_unsigned(j, "pid", pid);
 	if (tid)
-		put_number(j, "tid", tid);
+		json_put_unsigned(j, "tid", tid);
 	if (start)
-		put_number(j, "start", start);
+		json_put_unsigned(j, "start", start);
 }
 
 static void waker_json(struct json *j, const Sysprofd__V1__OffCpuWaker *w)
 {
 	json_object(j);
-	put_string(j, "comm", w->comm);
-	put_string(j, "thread", w->thread);
+	json_put_string(j, "comm", w->comm);
+	json_put_string(j, "thread", w->thread);
 	put_ids(j, w->pid, w->tid, w->start_ns);
-	put_string(j, "function", w->function);
-	put_number(j, "waits", w->waits);
-	put_number(j, "time", w->time);
+	json_put_string(j, "function", w->function);
+	json_put_unsigned(j, "waits", w->waits);
+	json_put_unsigned(j, "time", w->time);
 	json_key(j, "share");
 	json_double(j, w->share);
 	json_object_end(j);
@@ -49,16 +37,16 @@ static void waker_json(struct json *j, const Sysprofd__V1__OffCpuWaker *w)
 static void row_json(struct json *j, const Sysprofd__V1__OffCpuRow *row)
 {
 	json_object(j);
-	put_string(j, "comm", row->comm);
-	put_string(j, "thread", row->thread);
-	put_string(j, "unit", row->unit);
+	json_put_string(j, "comm", row->comm);
+	json_put_string(j, "thread", row->thread);
+	json_put_string(j, "unit", row->unit);
 	put_ids(j, row->pid, row->tid, row->start_ns);
-	put_string(j, "cause", row->cause);
-	put_string(j, "wait", row->wait);
+	json_put_string(j, "cause", row->cause);
+	json_put_string(j, "wait", row->wait);
 	json_key(j, "idle");
 	json_bool(j, row->idle);
-	put_number(j, "waits", row->waits);
-	put_number(j, "total", row->total);
+	json_put_unsigned(j, "waits", row->waits);
+	json_put_unsigned(j, "total", row->total);
 	json_key(j, "wakers");
 	json_array(j);
 	for (size_t i = 0; i < row->n_wakers; i++)
@@ -73,12 +61,12 @@ static void answer_json(const Sysprofd__V1__OffCpuResponse *m, struct strbuf *ou
 
 	json_object(&j);
 	coverage_json(&j, m->coverage);
-	put_number(&j, "blocked", m->blocked);
-	put_number(&j, "run_queue", m->run_queue);
-	put_number(&j, "preempted", m->preempted);
-	put_number(&j, "idle", m->idle);
-	put_number(&j, "idle_threads", m->idle_threads);
-	put_number(&j, "rows_omitted", m->rows_omitted);
+	json_put_unsigned(&j, "blocked", m->blocked);
+	json_put_unsigned(&j, "run_queue", m->run_queue);
+	json_put_unsigned(&j, "preempted", m->preempted);
+	json_put_unsigned(&j, "idle", m->idle);
+	json_put_unsigned(&j, "idle_threads", m->idle_threads);
+	json_put_unsigned(&j, "rows_omitted", m->rows_omitted);
 	json_key(&j, "rows");
 	json_array(&j);
 	for (size_t i = 0; i < m->n_rows; i++)

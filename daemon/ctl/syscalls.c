@@ -9,18 +9,6 @@
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void put_string(struct json *j, const char *key, const char *value)
-{
-	json_key(j, key);
-	json_string(j, value);
-}
-
-static void put_number(struct json *j, const char *key, uint64_t value)
-{
-	json_key(j, key);
-	json_unsigned(j, value);
-}
-
 static void put_double(struct json *j, const char *key, double value)
 {
 	json_key(j, key);
@@ -57,19 +45,19 @@ static void measure_json(struct json *j, const char *key, const Sysprofd__V1__Ca
 		return;
 	}
 	json_object(j);
-	put_number(j, "measured", m->measured);
-	put_number(j, "total", m->total);
+	json_put_unsigned(j, "measured", m->measured);
+	json_put_unsigned(j, "total", m->total);
 	put_double(j, "mean", calls ? (double)m->total / (double)calls : 0);
-	put_number(j, "p50", m->p50);
-	put_number(j, "p99", m->p99);
-	put_number(j, "max", m->max);
+	json_put_unsigned(j, "p50", m->p50);
+	json_put_unsigned(j, "p99", m->p99);
+	json_put_unsigned(j, "max", m->max);
 	json_key(j, "histogram");
 	json_array(j);
 	for (size_t i = 0; i < m->n_histogram; i++) {
 		json_object(j);
-		put_number(j, "from", m->histogram[i]->from);
-		put_number(j, "below", m->histogram[i]->below);
-		put_number(j, "calls", m->histogram[i]->calls);
+		json_put_unsigned(j, "from", m->histogram[i]->from);
+		json_put_unsigned(j, "below", m->histogram[i]->below);
+		json_put_unsigned(j, "calls", m->histogram[i]->calls);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -82,8 +70,8 @@ static void parts_json(struct json *j, const char *key, const Sysprofd__V1__Sysc
 	json_array(j);
 	for (size_t i = 0; i < row->n_parts; i++) {
 		json_object(j);
-		put_string(j, "name", row->parts[i]->name);
-		put_number(j, "calls", row->parts[i]->calls);
+		json_put_string(j, "name", row->parts[i]->name);
+		json_put_unsigned(j, "calls", row->parts[i]->calls);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -93,15 +81,15 @@ static void row_json(struct json *j, const Sysprofd__V1__SyscallRow *row,
 		     const Sysprofd__V1__Coverage *c, Sysprofd__V1__SyscallsBy by)
 {
 	json_object(j);
-	put_string(j, calls_by_word(by), row->name);
+	json_put_string(j, calls_by_word(by), row->name);
 	if (row->pid) {
-		put_number(j, "pid", row->pid);
-		put_number(j, "start", row->start_ns);
-		put_string(j, "unit", row->unit);
+		json_put_unsigned(j, "pid", row->pid);
+		json_put_unsigned(j, "start", row->start_ns);
+		json_put_string(j, "unit", row->unit);
 	}
-	put_number(j, "calls", row->calls);
+	json_put_unsigned(j, "calls", row->calls);
 	put_double(j, "calls_per_second", per_second((double)row->calls, c));
-	put_number(j, "errors", row->errors);
+	json_put_unsigned(j, "errors", row->errors);
 	if (by == SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_ERRNO) {
 		parts_json(j, "syscalls", row);
 	} else {
@@ -123,9 +111,9 @@ static void answer_json(const struct options *o, const Sysprofd__V1__SyscallsRes
 
 	json_object(&j);
 	coverage_json(&j, m->coverage);
-	put_number(&j, "calls", m->calls);
-	put_number(&j, "errors", m->errors);
-	put_number(&j, "rows_omitted", m->rows_omitted);
+	json_put_unsigned(&j, "calls", m->calls);
+	json_put_unsigned(&j, "errors", m->errors);
+	json_put_unsigned(&j, "rows_omitted", m->rows_omitted);
 	json_key(&j, "rows");
 	json_array(&j);
 	for (size_t i = 0; i < m->n_rows; i++)
