@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* counters: what processes and the host were short of. */
-#include "ctl/command.h"
-#include "ctl/coverage.h"
-#include "ctl/request.h"
+#include "ctl/print.h"
 #include "export/human.h"
 
 /* In the order of the table. */
@@ -58,8 +56,9 @@ static void row_json(struct json *j, const Sysprofd__V1__CountersRow *row)
 	json_object_end(j);
 }
 
-static void answer_json(const Sysprofd__V1__CountersResponse *m, struct strbuf *out)
+static void answer_json(const struct options *o, const void *answer, struct strbuf *out)
 {
+	const Sysprofd__V1__CountersResponse *m = answer;
 	struct json j = { .out = out };
 
 	json_object(&j);
@@ -186,54 +185,35 @@ static int rows_text(const Sysprofd__V1__CountersResponse *m, const struct text 
 	return table_print(&t, text, out);
 }
 
-static int answer_text(const struct options *o, const Sysprofd__V1__CountersResponse *m,
-		       struct strbuf *out)
+static int answer_text(const struct options *o, const void *answer, struct strbuf *out)
 {
-	_cleanup_(strbuf_done) struct strbuf line = {};
+	const Sysprofd__V1__CountersResponse *m = answer;
 	struct text text;
-	char n[HUMAN_MAX];
 	int r;
 
-	text_init(&text, STDOUT_FILENO);
-	coverage_text(o, &text, m->coverage, out);
-	strbuf_putc(out, '\n');
+	text_begin(o, m->coverage, &text, out);
 	saturation_text(m, &text, out);
 	if (m->n_rows == 0) {
 		coverage_empty_text(&text, m->coverage, out);
 		return 0;
 	}
 	r = rows_text(m, &text, out);
-	if (r >= 0 && m->rows_omitted) {
-		strbuf_printf(&line, "and %s more processes", human_count(m->rows_omitted, n));
-		text_line(&text, STYLE_DIM, line.data ?: "", out);
-	}
+	if (r >= 0)
+		text_omitted(&text, m->rows_omitted, "processes", out);
 	return r;
 }
+
+static const struct printed printed = {
+	.method = "Counters",
+	.answer = &sysprofd__v1__counters_response__descriptor,
+	.json = answer_json,
+	.text = answer_text,
+};
 
 int command_counters(const struct options *o, struct client *c)
 {
 	Sysprofd__V1__CountersRequest q = SYSPROFD__V1__COUNTERS_REQUEST__INIT;
-	_cleanup_(strbuf_done) struct strbuf out = {};
-	_cleanup_(request_done) struct request selection = {};
-	Sysprofd__V1__CountersResponse *m;
-	ProtobufCMessage *answer = NULL;
-	int r;
 
-	if (request_init(&selection, o) < 0) {
-		complain("out of memory");
-		return CTL_FAILED;
-	}
-	q.selection = &selection.m;
 	q.limit = o->rows;
-	r = client_call(c, "Counters", &q.base, &sysprofd__v1__counters_response__descriptor,
-			&answer);
-	if (r)
-		return command_failed(c, r);
-	m = (Sysprofd__V1__CountersResponse *)answer;
-	if (o->json)
-		answer_json(m, &out);
-	else if (answer_text(o, m, &out) < 0)
-		out.error = -ENOMEM;
-	protobuf_c_message_free_unpacked(answer, NULL);
-	return text_output(&out);
+	return command_print(o, c, &printed, &q.base, &q.selection);
 }

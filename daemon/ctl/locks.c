@@ -2,9 +2,7 @@
 /* locks: a block for each lock: what it is, who waits, who holds, what is wrong. */
 #include <stdio.h>
 
-#include "ctl/command.h"
-#include "ctl/coverage.h"
-#include "ctl/request.h"
+#include "ctl/print.h"
 #include "export/human.h"
 
 #define LOCKS_SHOWN 5 /* of some seven lines: a screen */
@@ -115,8 +113,9 @@ static void row_json(struct json *j, const Sysprofd__V1__LockRow *row)
 	json_object_end(j);
 }
 
-static void answer_json(const Sysprofd__V1__LocksResponse *m, struct strbuf *out)
+static void answer_json(const struct options *o, const void *answer, struct strbuf *out)
 {
+	const Sysprofd__V1__LocksResponse *m = answer;
 	struct json j = { .out = out };
 
 	json_object(&j);
@@ -297,47 +296,31 @@ static void row_text(const struct text *t, const Sysprofd__V1__LockRow *row, str
 	strbuf_putc(out, '\n');
 }
 
-static void answer_text(const struct options *o, const Sysprofd__V1__LocksResponse *m,
-			struct strbuf *out)
+static int answer_text(const struct options *o, const void *answer, struct strbuf *out)
 {
-	struct strbuf line = {};
+	const Sysprofd__V1__LocksResponse *m = answer;
 	struct text text;
-	char n[HUMAN_MAX];
 
-	text_init(&text, STDOUT_FILENO);
-	coverage_text(o, &text, m->coverage, out);
-	strbuf_putc(out, '\n');
+	text_begin(o, m->coverage, &text, out);
 	if (m->n_rows == 0)
 		coverage_empty_text(&text, m->coverage, out);
 	for (size_t i = 0; i < m->n_rows; i++)
 		row_text(&text, m->rows[i], out);
-	if (m->rows_omitted) {
-		strbuf_printf(&line, "and %s more locks", human_count(m->rows_omitted, n));
-		add_line(&text, STYLE_DIM, &line, out);
-	}
+	text_omitted(&text, m->rows_omitted, "locks", out);
+	return 0;
 }
+
+static const struct printed printed = {
+	.method = "Locks",
+	.answer = &sysprofd__v1__locks_response__descriptor,
+	.json = answer_json,
+	.text = answer_text,
+};
 
 int command_locks(const struct options *o, struct client *c)
 {
 	Sysprofd__V1__LocksRequest q = SYSPROFD__V1__LOCKS_REQUEST__INIT;
-	_cleanup_(strbuf_done) struct strbuf out = {};
-	_cleanup_(request_done) struct request selection = {};
-	ProtobufCMessage *answer = NULL;
-	int r;
 
-	if (request_init(&selection, o) < 0) {
-		complain("out of memory");
-		return CTL_FAILED;
-	}
-	q.selection = &selection.m;
 	q.limit = o->rows_given ? o->rows : LOCKS_SHOWN;
-	r = client_call(c, "Locks", &q.base, &sysprofd__v1__locks_response__descriptor, &answer);
-	if (r)
-		return command_failed(c, r);
-	if (o->json)
-		answer_json((Sysprofd__V1__LocksResponse *)answer, &out);
-	else
-		answer_text(o, (Sysprofd__V1__LocksResponse *)answer, &out);
-	protobuf_c_message_free_unpacked(answer, NULL);
-	return text_output(&out);
+	return command_print(o, c, &printed, &q.base, &q.selection);
 }

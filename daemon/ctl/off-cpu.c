@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* offcpu: who did not run, for what, and who woke it. */
-#include "ctl/command.h"
-#include "ctl/coverage.h"
-#include "ctl/request.h"
+#include "ctl/print.h"
 #include "export/human.h"
 
 #define NAME_WIDTH 32
@@ -55,8 +53,9 @@ static void row_json(struct json *j, const Sysprofd__V1__OffCpuRow *row)
 	json_object_end(j);
 }
 
-static void answer_json(const Sysprofd__V1__OffCpuResponse *m, struct strbuf *out)
+static void answer_json(const struct options *o, const void *answer, struct strbuf *out)
 {
+	const Sysprofd__V1__OffCpuResponse *m = answer;
 	struct json j = { .out = out };
 
 	json_object(&j);
@@ -190,17 +189,13 @@ static void sums_text(const Sysprofd__V1__OffCpuResponse *m, bool idle, const st
 	strbuf_putc(out, '\n');
 }
 
-static int answer_text(const struct options *o, const Sysprofd__V1__OffCpuResponse *m,
-		       struct strbuf *out)
+static int answer_text(const struct options *o, const void *answer, struct strbuf *out)
 {
-	_cleanup_(strbuf_done) struct strbuf line = {};
+	const Sysprofd__V1__OffCpuResponse *m = answer;
 	struct text text;
-	char n[HUMAN_MAX];
 	int r;
 
-	text_init(&text, STDOUT_FILENO);
-	coverage_text(o, &text, m->coverage, out);
-	strbuf_putc(out, '\n');
+	text_begin(o, m->coverage, &text, out);
 	if (m->n_rows == 0 && m->idle == 0) {
 		coverage_empty_text(&text, m->coverage, out);
 		return 0;
@@ -209,38 +204,24 @@ static int answer_text(const struct options *o, const Sysprofd__V1__OffCpuRespon
 	if (m->n_rows == 0)
 		return 0;
 	r = rows_text(m, o->idle, &text, out);
-	if (r >= 0 && m->rows_omitted) {
-		strbuf_printf(&line, "and %s more rows", human_count(m->rows_omitted, n));
-		text_line(&text, STYLE_DIM, line.data ?: "", out);
-	}
+	if (r >= 0)
+		text_omitted(&text, m->rows_omitted, "rows", out);
 	return r;
 }
+
+static const struct printed printed = {
+	.method = "OffCpu",
+	.answer = &sysprofd__v1__off_cpu_response__descriptor,
+	.json = answer_json,
+	.text = answer_text,
+};
 
 int command_off_cpu(const struct options *o, struct client *c)
 {
 	Sysprofd__V1__OffCpuRequest q = SYSPROFD__V1__OFF_CPU_REQUEST__INIT;
-	_cleanup_(request_done) struct request selection = {};
-	_cleanup_(strbuf_done) struct strbuf out = {};
-	const Sysprofd__V1__OffCpuResponse *m;
-	ProtobufCMessage *answer = NULL;
-	int r;
 
-	if (request_init(&selection, o) < 0) {
-		complain("out of memory");
-		return CTL_FAILED;
-	}
-	q.selection = &selection.m;
 	q.limit = o->rows;
 	/* Readers of JSON tell idle rows by their label. */
 	q.fold_idle = !o->json && !o->idle;
-	r = client_call(c, "OffCpu", &q.base, &sysprofd__v1__off_cpu_response__descriptor, &answer);
-	if (r)
-		return command_failed(c, r);
-	m = (const Sysprofd__V1__OffCpuResponse *)answer;
-	if (o->json)
-		answer_json(m, &out);
-	else if (answer_text(o, m, &out) < 0)
-		out.error = -ENOMEM;
-	protobuf_c_message_free_unpacked(answer, NULL);
-	return text_output(&out);
+	return command_print(o, c, &printed, &q.base, &q.selection);
 }

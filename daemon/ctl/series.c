@@ -2,9 +2,7 @@
 /* series: values over time. One series is a table with bars; several are lines of signs, one sign a step. */
 #include <math.h>
 
-#include "ctl/command.h"
-#include "ctl/coverage.h"
-#include "ctl/request.h"
+#include "ctl/print.h"
 #include "export/human.h"
 
 #define BAR_MAX 40U
@@ -46,8 +44,9 @@ static void line_json(struct json *j, const Sysprofd__V1__TimeSeries *s)
 	json_object_end(j);
 }
 
-static void answer_json(const Sysprofd__V1__SeriesResponse *m, struct strbuf *out)
+static void answer_json(const struct options *o, const void *answer, struct strbuf *out)
 {
+	const Sysprofd__V1__SeriesResponse *m = answer;
 	struct json j = { .out = out };
 
 	json_object(&j);
@@ -283,14 +282,12 @@ static int several_text(const Sysprofd__V1__SeriesResponse *m, enum profile_type
 	return 0;
 }
 
-static int answer_text(const struct options *o, const Sysprofd__V1__SeriesResponse *m,
-		       struct strbuf *out)
+static int answer_text(const struct options *o, const void *answer, struct strbuf *out)
 {
+	const Sysprofd__V1__SeriesResponse *m = answer;
 	struct text text;
 
-	text_init(&text, STDOUT_FILENO);
-	coverage_text(o, &text, m->coverage, out);
-	strbuf_putc(out, '\n');
+	text_begin(o, m->coverage, &text, out);
 	if (m->n_series == 0 || !m->coverage || m->coverage->covered_ns == 0) {
 		coverage_empty_text(&text, m->coverage, out);
 		return 0;
@@ -300,29 +297,19 @@ static int answer_text(const struct options *o, const Sysprofd__V1__SeriesRespon
 	return several_text(m, o->type, &text, out);
 }
 
+static const struct printed printed = {
+	.method = "Series",
+	.answer = &sysprofd__v1__series_response__descriptor,
+	.json = answer_json,
+	.text = answer_text,
+};
+
 int command_series(const struct options *o, struct client *c)
 {
 	Sysprofd__V1__SeriesRequest q = SYSPROFD__V1__SERIES_REQUEST__INIT;
-	_cleanup_(strbuf_done) struct strbuf out = {};
-	_cleanup_(request_done) struct request selection = {};
-	ProtobufCMessage *answer = NULL;
-	int r;
 
-	if (request_init(&selection, o) < 0) {
-		complain("out of memory");
-		return CTL_FAILED;
-	}
-	q.selection = &selection.m;
 	q.by = o->by;
 	q.step_ns = o->step_ns;
 	q.limit = o->rows;
-	r = client_call(c, "Series", &q.base, &sysprofd__v1__series_response__descriptor, &answer);
-	if (r)
-		return command_failed(c, r);
-	if (o->json)
-		answer_json((Sysprofd__V1__SeriesResponse *)answer, &out);
-	else if (answer_text(o, (Sysprofd__V1__SeriesResponse *)answer, &out) < 0)
-		out.error = -ENOMEM;
-	protobuf_c_message_free_unpacked(answer, NULL);
-	return text_output(&out);
+	return command_print(o, c, &printed, &q.base, &q.selection);
 }

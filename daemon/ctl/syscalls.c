@@ -2,9 +2,7 @@
 /* syscalls: which calls, how often, how long they take, how much they move, and what they fail with. */
 #include <stdio.h>
 
-#include "ctl/command.h"
-#include "ctl/coverage.h"
-#include "ctl/request.h"
+#include "ctl/print.h"
 #include "export/human.h"
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -104,9 +102,9 @@ static void row_json(struct json *j, const Sysprofd__V1__SyscallRow *row,
 	json_object_end(j);
 }
 
-static void answer_json(const struct options *o, const Sysprofd__V1__SyscallsResponse *m,
-			struct strbuf *out)
+static void answer_json(const struct options *o, const void *answer, struct strbuf *out)
 {
+	const Sysprofd__V1__SyscallsResponse *m = answer;
 	struct json j = { .out = out };
 
 	json_object(&j);
@@ -241,55 +239,36 @@ static void sums_text(const Sysprofd__V1__SyscallsResponse *m, const struct text
 	strbuf_putc(out, '\n');
 }
 
-static int answer_text(const struct options *o, const Sysprofd__V1__SyscallsResponse *m,
-		       struct strbuf *out)
+static int answer_text(const struct options *o, const void *answer, struct strbuf *out)
 {
-	_cleanup_(strbuf_done) struct strbuf line = {};
+	const Sysprofd__V1__SyscallsResponse *m = answer;
 	struct text text;
-	char n[HUMAN_MAX];
 	int r;
 
-	text_init(&text, STDOUT_FILENO);
-	coverage_text(o, &text, m->coverage, out);
-	strbuf_putc(out, '\n');
+	text_begin(o, m->coverage, &text, out);
 	if (m->n_rows == 0) {
 		coverage_empty_text(&text, m->coverage, out);
 		return 0;
 	}
 	sums_text(m, &text, out);
 	r = rows_text(o, m, &text, out);
-	if (r >= 0 && m->rows_omitted) {
-		strbuf_printf(&line, "and %s more rows", human_count(m->rows_omitted, n));
-		text_line(&text, STYLE_DIM, line.data ?: "", out);
-	}
+	if (r >= 0)
+		text_omitted(&text, m->rows_omitted, "rows", out);
 	return r;
 }
+
+static const struct printed printed = {
+	.method = "Syscalls",
+	.answer = &sysprofd__v1__syscalls_response__descriptor,
+	.json = answer_json,
+	.text = answer_text,
+};
 
 int command_syscalls(const struct options *o, struct client *c)
 {
 	Sysprofd__V1__SyscallsRequest q = SYSPROFD__V1__SYSCALLS_REQUEST__INIT;
-	_cleanup_(request_done) struct request selection = {};
-	_cleanup_(strbuf_done) struct strbuf out = {};
-	const Sysprofd__V1__SyscallsResponse *m;
-	ProtobufCMessage *answer = NULL;
-	int r;
 
-	if (request_init(&selection, o) < 0) {
-		complain("out of memory");
-		return CTL_FAILED;
-	}
-	q.selection = &selection.m;
 	q.limit = o->rows;
 	q.by = o->calls_by;
-	r = client_call(c, "Syscalls", &q.base, &sysprofd__v1__syscalls_response__descriptor,
-			&answer);
-	if (r)
-		return command_failed(c, r);
-	m = (const Sysprofd__V1__SyscallsResponse *)answer;
-	if (o->json)
-		answer_json(o, m, &out);
-	else if (answer_text(o, m, &out) < 0)
-		out.error = -ENOMEM;
-	protobuf_c_message_free_unpacked(answer, NULL);
-	return text_output(&out);
+	return command_print(o, c, &printed, &q.base, &q.selection);
 }
