@@ -5,9 +5,8 @@
  * The kernel's side is taken anew each time and is part of what is compared, as are the thread's user registers: ip, sp
  * and fp. What they do not tell is who called. So of the words next to the stack pointer those are compared as well in
  * which the walk found return addresses. Equal registers give the same first frame, whose return address lies in the
- * same place; when that is equal too, so is the next frame, and so on: as far as these words reach, the stack is
- * proven to be the same. Callers beyond may differ unnoticed (another caller, at the same depth, of a chain that takes
- * more than REUSE_WORDS words), for at most REUSE_WINDOWS windows.
+ * same place; when that is equal too, so is the next frame, and so on: the stack is proven to be the same. One whose
+ * outermost return address lies beyond REUSE_WORDS words is walked each time.
  *
  * The table is direct-mapped, two places to an entry, and written without locks: an entry that two writers mixed does
  * not add up and is none.
@@ -183,8 +182,8 @@ static __always_inline void reuse_keep(struct scratch *s, u32 slot, u64 place, u
 	w->next = s->rec.nr_kernel + 1;
 	for (u32 i = 0; i < REUSE_WORDS; i++)
 		reuse_mark_word(slot, i);
-	/* A 32-bit process, or callers whose addresses lie in registers: nothing could be compared. */
-	if (!w->mask && s->rec.nr_user > 1)
+	/* Only what is compared in full is known again: no caller lies beyond these words, or in a register. */
+	if (w->next < (u32)s->rec.nr_kernel + s->rec.nr_user)
 		return;
 	reuse_hash(slot);
 	e.mask = w->mask;

@@ -119,26 +119,20 @@ def test_kinds_of_waits(t):
             assert idle < 0.1 * blocked, (kind, idle, blocked)
 
 
-def test_callers_are_told_apart_without_walks(t):
+def test_callers_are_told_apart(t):
+    """Who waits at one place for two callers is told for which, however far up they are: what is not compared is walked."""
     d = t.daemon(FAST)
-    # Its unwind table comes first, and what is known without it is not kept.
+    # Its unwind table comes first.
     t.run(workload("callers"), 2)
-    truth = t.run(workload("callers"), 3)
-    d.settle()
-    by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", f"pid={truth['pid']}"))
-    for name in ("left", "right"):
-        ns = truth[name + "_ns"]
-        assert 0.85 * ns < by[name]["total"] < 1.1 * ns + 20e6, (name, by[name], truth)
+    for args in ((3,), (3, "far")):
+        truth = t.run(workload("callers"), *args)
+        d.settle()
+        by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", f"pid={truth['pid']}"))
+        for name in ("left", "right"):
+            ns = truth[name + "_ns"]
+            assert 0.8 * ns < by[name]["total"] < 1.15 * ns + 20e6, (args, name, by[name], truth)
     c = d.status()["collectors"]["off-cpu"]
     print(f"# {c['walked']} walked, {c['reused']} reused")
-    assert c["reused"] > 100, c
-    # Beyond what is compared one may be taken for the other; the time is there all the same.
-    truth = t.run(workload("callers"), 2, "far")
-    d.settle()
-    by = rows_by_name(d.top("--type", "off-cpu", "--sort", "total", "--filter", f"pid={truth['pid']}"))
-    ns = [by.get(name, {"total": 0})["total"] for name in ("left", "right")]
-    print(f"# far: {ns} of {truth}")
-    assert sum(ns) > 0.85 * (truth["left_ns"] + truth["right_ns"]), (by, truth)
 
 
 EXEC = """
