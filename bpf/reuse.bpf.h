@@ -156,9 +156,6 @@ __noinline int reuse_mark_word(u32 slot, u32 i)
 /* What a later walk would find anew, or better. */
 static __always_inline bool reuse_worth(const struct scratch *s)
 {
-	/* What it interrupted is told by saved registers, and its callers lie beyond them: nothing would be compared. */
-	if (s->walk.interrupted)
-		return false;
 	switch (s->rec.walk_end) {
 	case WALK_NO_PROCESS:
 	case WALK_NO_MAPPING:
@@ -182,7 +179,10 @@ static __always_inline void reuse_keep(struct scratch *s, u32 slot, u64 place, u
 	w->next = s->rec.nr_kernel + 1;
 	for (u32 i = 0; i < REUSE_WORDS; i++)
 		reuse_mark_word(slot, i);
-	/* Only what is compared in full is known again: no caller lies beyond these words, or in a register. */
+	/*
+	 * Only what is compared in full is known again: no caller lies beyond these words, in a register, or was
+	 * interrupted by a signal, whose address is kept as one more than the word.
+	 */
 	if (w->next < (u32)s->rec.nr_kernel + s->rec.nr_user)
 		return;
 	reuse_hash(slot);

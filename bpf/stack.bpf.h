@@ -267,7 +267,6 @@ static __always_inline void stack_begin(struct scratch *s, u32 w, enum source so
 	s->walk.hash = hash_seed ^ start;
 	s->walk.check = ~hash_seed;
 	s->walk.word = 0;
-	s->walk.interrupted = 0;
 	s->rec.type = RECORD_STACK;
 	s->rec.window = w;
 	s->rec.id = STACK_ID_NONE;

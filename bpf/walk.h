@@ -55,8 +55,6 @@ struct walk {
 	u8 known; /* enum walk_known */
 	u8 doubtful; /* went by frame pointers where a table should have been: enum walk_end says why */
 	u8 noted; /* `at` is from walk_young(): it holds for this moment */
-	u32 interrupted; /* a signal's handler was called somewhere */
-	u32 pad;
 	struct unwind_process space; /* node 0: its mappings are not known */
 	struct unwind_mapping at; /* of the last address that was looked up in mappings */
 	u64 words[WALK_WORDS]; /* read from the stack */
@@ -369,7 +367,6 @@ static __always_inline int walk_signal(struct scratch *s)
 	asm volatile("" : "+r"(last));
 	if (!s->walk.exact && last < MAX_FRAMES)
 		s->ips[last]++;
-	s->walk.interrupted = 1;
 	if (walk_read(s->walk.words, SIGNAL_WORDS * 8, s->walk.sp + SIGNAL_REGS)) {
 		s->rec.walk_end = WALK_READ_FAILED;
 		return 1;
