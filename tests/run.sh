@@ -12,6 +12,7 @@ here=$(dirname "$0")
 logs=$build/test-logs
 passed=0 failed=0 skipped=0
 failures=()
+reasons_max=8 # lines of what a failed test says, repeated at the end
 
 mkdir -p "$logs"
 
@@ -29,9 +30,16 @@ skip_allowed() # program, test
 
 count() # program, log
 {
-	local line name before=$((passed + failed + skipped))
+	local line name reasons=0 before=$((passed + failed + skipped))
 	while IFS= read -r line; do
 		line=${line%$'\r'}
+		case $line in
+		"#"*)
+			[ $reasons -gt 0 ] && failures+=("    ${line:0:200}") && reasons=$((reasons - 1))
+			continue
+			;;
+		esac
+		reasons=0
 		case $line in
 		"ok "*"# SKIP"* | "not ok "*"# SKIP"*)
 			# cmocka: "not ok 5 # SKIP name"; ours: "ok 5 - name # SKIP reason"
@@ -48,9 +56,10 @@ count() # program, log
 		"not ok "*)
 			failed=$((failed + 1))
 			failures+=("$1: ${line#not ok * - }")
+			reasons=$reasons_max
 			;;
 		esac
-	done < <(grep -aE '^(not )?ok ' "$2")
+	done < <(grep -aE '^((not )?ok |#)' "$2")
 	[ $((passed + failed + skipped)) -gt $before ]
 }
 

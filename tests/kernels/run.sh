@@ -20,6 +20,10 @@ root=$(cd "$build/kernels" && pwd)
 
 # ---- machines ------------------------------------------------------------------------------------------
 
+# For all emulated CPUs. With a thread each, code that one of them patches may stay what it was for the others: the
+# int3 of a text_poke, or a tracepoint that is off.
+one_thread=(-accel "tcg,thread=single")
+
 # Sets what is different about one: sysroot, built (directory), cross, console, and qemu.
 choose_machine() # Debian's name of it
 {
@@ -27,15 +31,13 @@ choose_machine() # Debian's name of it
 	case $arch in
 	amd64)
 		sysroot='' built=$build cross='' triplet=x86_64-linux-gnu console=ttyS0
-		# One thread for all CPUs: with a thread each, an emulated CPU may run the int3 of code that another
-		# is patching.
-		qemu=(qemu-system-x86_64 -accel "tcg,thread=single" -cpu max)
+		qemu=(qemu-system-x86_64 "${one_thread[@]}" -cpu max)
 		;;
 	arm64)
 		sysroot=$root/root-arm64 built=$build/arm64 triplet=aarch64-linux-gnu cross=aarch64-linux-gnu-
 		console=ttyAMA0
 		# Pointers are authenticated, but by a quick hash.
-		qemu=(qemu-system-aarch64 -M virt -cpu "max,pauth-impdef=on")
+		qemu=(qemu-system-aarch64 "${one_thread[@]}" -M virt -cpu "max,pauth-impdef=on")
 		;;
 	*)
 		return 1
