@@ -328,9 +328,10 @@ static __always_inline void holder_lets_go(u32 w, struct task_struct *task, stru
 static __always_inline struct lock_slot *held_slot(const struct task_state *t, const struct wake *k,
 						   const struct caller *who)
 {
-	struct lock_slot *s = t && t->held_slot ? lock_slot_at(t->held_slot - 1) : NULL;
+	u32 slot = t ? t->held & ((1U << HELD_SLOT_BITS) - 1) : 0;
+	struct lock_slot *s = slot ? lock_slot_at(slot - 1) : NULL;
 
-	if (!s)
+	if (!s || held_mark(s, slot) != t->held)
 		return NULL;
 	if (s->address == k->address && s->tgid == who->tgid)
 		return s;
@@ -359,7 +360,8 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 	if (ret < 0)
 		return;
 	futex_wake_describe(&k, args, nr, ret);
-	slot = lock_slot_of(w, who->tgid, who->start, k.address, k.flags);
+	slot = lock_slot_of(w, who->tgid, who->start, k.address, k.flags,
+			    k.woken && class != FUTEX_CLASS_UNLOCK_PI);
 	s = slot ? lock_slot_at(slot - 1) : NULL;
 	if (!s)
 		return;
@@ -373,7 +375,7 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 	if (!k.woken || !a) {
 		/* It let go, and nobody was there any more: who waited gave up. */
 		if (held && t)
-			t->held_slot = 0;
+			t->held = 0;
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -388,7 +390,7 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 		return;
 	lock_key_of(&key, held);
 	holder_lets_go(w, task, t, &key, now);
-	t->held_slot = 0;
+	t->held = 0;
 }
 
 static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,

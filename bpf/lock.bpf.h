@@ -47,10 +47,19 @@ static __always_inline bool slot_is_of(const struct lock_slot *s, u32 tgid, u64 
 	return s->address == address && s->tgid == tgid && s->start == start;
 }
 
-/* Nobody waits, and what it counted was taken out by the daemon. */
+/* Whether the daemon has something to take out. */
+static __always_inline bool slot_tells(const struct lock_window *v)
+{
+	return v->most > 1 || v->wakes || v->idle_wakes;
+}
+
+/* Nobody waits, and what it counted was taken out by the daemon or says nothing. */
 static __always_inline bool slot_is_free(const struct lock_slot *s, u32 w)
 {
-	return !*(volatile u32 *)&s->waiters && (!s->address || (s32)(w - s->last) >= 2);
+	if (*(volatile u32 *)&s->waiters)
+		return false;
+	return !s->address || (s32)(w - s->last) >= 2 ||
+	       (!slot_tells(&s->window[0]) && !slot_tells(&s->window[1]));
 }
 
 static __always_inline bool slot_take(struct lock_slot *s, u32 w, u32 tgid, u64 start, u64 address,
@@ -61,6 +70,7 @@ static __always_inline bool slot_take(struct lock_slot *s, u32 w, u32 tgid, u64 
 	__sync_fetch_and_add(&s->claims, 1);
 	mine = *(volatile u32 *)&s->claims == 1 && slot_is_free(s, w);
 	if (mine) {
+		s->generation++;
 		s->last = w;
 		s->address = address;
 		s->start = start;
@@ -71,8 +81,12 @@ static __always_inline bool slot_take(struct lock_slot *s, u32 w, u32 tgid, u64 
 	return mine;
 }
 
-/* The number + 1 of the lock's slot, or 0. */
-static __always_inline u32 lock_slot_of(u32 w, u32 tgid, u64 start, u64 address, u32 flags)
+/*
+ * The number + 1 of the lock's slot, or 0. Only who waits, or woke one that did, may take a slot: else a process could
+ * use up all of them by calls that do nothing.
+ */
+static __always_inline u32 lock_slot_of(u32 w, u32 tgid, u64 start, u64 address, u32 flags,
+					bool may_take)
 {
 	u32 first = hash_finish(hash_seed ^ address ^ (u64)tgid << 40) & lock_slots_mask &
 		    ~(LOCK_WAYS - 1U);
@@ -86,6 +100,8 @@ static __always_inline u32 lock_slot_of(u32 w, u32 tgid, u64 start, u64 address,
 			return first + i + 1;
 		}
 	}
+	if (!may_take)
+		return 0;
 	WALK_UNROLL
 	for (u32 i = 0; i < LOCK_WAYS; i++) {
 		s = lock_slot_at(first + i);
@@ -122,7 +138,7 @@ static __always_inline struct lock_slot *lock_enter(struct task_state *t, u32 w,
 	if (s && slot_is_of(s, tgid, start, address))
 		return s; /* it was woken for nothing, or goes on after a stop */
 	lock_leave(t);
-	t->lock_slot = lock_slot_of(w, tgid, start, address, flags);
+	t->lock_slot = lock_slot_of(w, tgid, start, address, flags, true);
 	s = t->lock_slot ? lock_slot_at(t->lock_slot - 1) : NULL;
 	if (!s)
 		return NULL;
@@ -188,6 +204,7 @@ const volatile bool have_task_from_pid = false;
 const volatile bool have_task_from_vpid = false;
 
 #define FUTEX_TID 0x3fffffffU
+#define HELD_SLOT_BITS 16 /* LOCK_SLOTS_MAX + 1 */
 #define MUTEX_TYPE 3
 #define MUTEX_ROBUST 16
 #define MUTEX_INHERIT 32
@@ -270,17 +287,23 @@ static __always_inline bool may_share(struct task_struct *task, struct task_stru
 	return !uid || uid == holder->real_cred->uid.val;
 }
 
+/* A slot may get another lock while a thread is still marked with it. */
+static __always_inline u32 held_mark(const struct lock_slot *s, u32 slot)
+{
+	return s->generation << HELD_SLOT_BITS | slot;
+}
+
 /*
  * Marks the holder: from now on somebody waits for it. Its state is written by the CPU that switches it; what is set
  * here is read by the thread itself when it wakes somebody, and at worst is that of another lock that it holds.
  */
-static __always_inline void holder_mark(struct task_struct *holder, u32 slot, u64 now)
+static __always_inline void holder_mark(struct task_struct *holder, u32 mark, u64 now)
 {
 	struct task_state *h = task_state_of(holder, holder->pid, false);
 	u64 stamp, away;
 
 	/* It is marked already, by one who has waited for longer. */
-	if (!h || h->held_slot == slot)
+	if (!h || h->held == mark)
 		return;
 	stamp = h->stamp;
 	away = stamp && now > stamp ? now - stamp : 0;
@@ -289,12 +312,12 @@ static __always_inline void holder_mark(struct task_struct *holder, u32 slot, u6
 	h->held_queued_ns = run_queued(h, holder->sched_info.run_delay);
 	h->held_stack_ns = 0;
 	h->held_since = now;
-	h->held_slot = slot;
+	h->held = mark;
 }
 
-/* A thread is about to wait for the lock in slot `slot`: who holds it? */
+/* A thread is about to wait for the lock that `mark` stands for: who holds it? */
 static __always_inline void lock_look(u32 w, struct task_struct *task, struct task_struct *next,
-				      const struct lock_slot *s, u32 slot, bool pi, u64 now)
+				      const struct lock_slot *s, u32 mark, bool pi, u64 now)
 {
 	struct lock_key key = { .aspect = LOCK_LOOK, .tgid = s->tgid, .start = s->start };
 	struct task_struct *holder = NULL;
@@ -312,7 +335,7 @@ static __always_inline void lock_look(u32 w, struct task_struct *task, struct ta
 			key.tid = holder->pid;
 			key.start = holder->group_leader->start_boottime;
 			key.state = holder_state(holder, next);
-			holder_mark(holder, slot, now);
+			holder_mark(holder, mark, now);
 		}
 		bpf_task_release(holder);
 	}
@@ -346,7 +369,7 @@ static __always_inline void lock_wait(struct task_struct *task, struct task_stru
 	if (!s || compat || !(have_task_from_pid || have_task_from_vpid))
 		return;
 	if (ration_granted(RATION_LOOKS, LOOKS_PER_SECOND, now))
-		lock_look(w, task, next, s, t->lock_slot, pi, now);
+		lock_look(w, task, next, s, held_mark(s, t->lock_slot), pi, now);
 }
 
 /* The current thread, which somebody may wait for, ran again after d, and this was its stack. */
@@ -359,7 +382,7 @@ static __always_inline void holder_resumed(u32 w, u64 stack, u64 d)
 		return;
 	task = bpf_get_current_task_btf();
 	t = task_state_of(task, task->pid, false);
-	if (!t || !t->held_slot || d < t->held_stack_ns)
+	if (!t || !t->held || d < t->held_stack_ns)
 		return;
 	t->held_stack = stack;
 	t->held_stack_ns = d;

@@ -370,9 +370,9 @@ struct lock_window {
 };
 
 /*
- * A lock for which threads wait, or did lately, or which somebody tried to wake: one of LOCK_WAYS places in a table
- * without locks, found by a hash of process and address. It belongs to its lock while threads wait for it and for a
- * whole window after it was used.
+ * A lock for which threads wait, or did lately: one of LOCK_WAYS places in a table without locks, found by a hash of
+ * process and address. It belongs to its lock while threads wait for it, and for a whole window after that when there
+ * is more to tell of it than that one waited.
  */
 struct lock_slot {
 	u64 address;
@@ -382,7 +382,7 @@ struct lock_slot {
 	u32 waiters; /* now, as far as they began to wait since we came */
 	u32 claims; /* 1 while the slot gets a new lock */
 	u32 last; /* window in which it was used */
-	u32 pad;
+	u32 generation; /* how many locks it had */
 	struct lock_window window[2]; /* by window set */
 	u64 unused[5]; /* up to two cache lines */
 };

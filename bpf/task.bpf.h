@@ -33,7 +33,7 @@ struct task_state {
 	u8 split; /* an entry in split_waits is this thread's */
 	u8 ended; /* the thread is gone, the task not yet freed */
 	u32 lock_slot; /* number + 1 of the slot in which it is counted as waiting, or 0 */
-	u32 held_slot; /* number + 1 of the lock that it held when somebody began to wait, or 0 */
+	u32 held; /* stands for the lock that it held when somebody began to wait, or 0 */
 	u32 held_stack_window; /* in which held_stack was sent */
 	u64 held_since; /* when that was, and what the thread had been then: */
 	u64 held_off_ns, held_preempted_ns, held_queued_ns;

@@ -81,7 +81,7 @@ static int take_slot(struct slice *s, struct lock_slot *slot)
 	struct slice_lock *e;
 	int r;
 
-	if (!v->most && !v->wakes && !v->idle_wakes && !crowd_stands(slot))
+	if (v->most < 2 && !v->wakes && !v->idle_wakes && !crowd_stands(slot))
 		return 0;
 	r = ARRAY_GROW(s->locks, s->cap_locks, s->n_locks + 1);
 	if (r < 0)
