@@ -63,7 +63,8 @@ struct person {
 struct sum {
 	uint32_t lock;
 	struct lock_facts facts;
-	uint64_t class_ns[LOCK_CLASS_N];
+	uint64_t class_ns[LOCK_CLASS_N]; /* of waits, by what their stacks say */
+	uint64_t class_wakes[LOCK_CLASS_N];
 	uint32_t series; /* of the longest waits */
 	uint64_t series_ns;
 	bool two_words; /* it is one of two, if a condition variable */
@@ -184,12 +185,14 @@ static int add_wait(struct adding *a, struct sum *s, size_t row)
 static int add_wake(struct adding *a, struct sum *s, size_t row)
 {
 	const struct columns *c = &a->p->columns;
+	bool two_words;
 
 	switch (FUTEX_KEY_DETAIL(c->key[row])) {
 	case WAKES_NOBODY:
 		s->facts.idle_wakes += c->count[row];
 		return 0;
 	case WAKES_SAMPLED:
+		s->class_wakes[class_of_stack(a, c->stack[row], &two_words)] += c->count[row];
 		return add_person(a, row, UNLOCKER, 0);
 	default:
 		s->facts.wakes += c->count[row];
@@ -405,17 +408,23 @@ static int fill_stacks(struct adding *a, uint32_t lock, enum role role, size_t *
 	return 0;
 }
 
-static enum lock_class heaviest_class(const struct sum *s)
+/* Stacks that say nothing, or were not taken, say nothing against what others say. */
+static enum lock_class heaviest(const uint64_t by_class[static LOCK_CLASS_N])
 {
 	int best = LOCK_CLASS_UNKNOWN;
 
-	if (s->facts.others)
-		return LOCK_CLASS_UNKNOWN;
-	/* Waits whose stack was not taken say nothing against what others say. */
 	for (int i = 1; i < LOCK_CLASS_N; i++)
-		if (s->class_ns[i] > (best ? s->class_ns[best] : 0))
+		if (by_class[i] > (best ? by_class[best] : 0))
 			best = i;
 	return (enum lock_class)best;
+}
+
+static enum lock_class class_of(const struct sum *s)
+{
+	enum lock_class c = s->facts.others ? LOCK_CLASS_UNKNOWN : heaviest(s->class_ns);
+
+	/* musl's waits cannot be unwound, but who unlocks is seen in the function that does it. */
+	return c || s->facts.others ? c : heaviest(s->class_wakes);
 }
 
 /* ---- locks of several words ------------------------------------------------------------------------ */
@@ -493,7 +502,7 @@ static int join_words(struct adding *a)
 		const struct lock *l = &d->locks[i];
 
 		whole[i] = i;
-		if (a->sums[i].two_words && heaviest_class(&a->sums[i]) == LOCK_CLASS_CONDVAR)
+		if (a->sums[i].two_words && class_of(&a->sums[i]) == LOCK_CLASS_CONDVAR)
 			words[n++] = (struct word){ place_of_word(l) & ~4ULL, l->pid, l->binary,
 						    i };
 	}
@@ -582,7 +591,7 @@ static size_t choose(struct adding *a, size_t n)
 
 		if (!s->chosen)
 			continue;
-		s->facts.lock_class = heaviest_class(s);
+		s->facts.lock_class = class_of(s);
 		s->verdict = lock_judge(&s->facts);
 		a->sums[chosen++] = *s;
 	}

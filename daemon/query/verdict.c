@@ -54,6 +54,8 @@ static const struct {
 	{ "sem_wait", LOCK_CLASS_SEMAPHORE, true, false },
 	{ "sem_timedwait", LOCK_CLASS_SEMAPHORE, true, false },
 	{ "sem_clockwait", LOCK_CLASS_SEMAPHORE, true, false },
+	{ "new_sem_post", LOCK_CLASS_SEMAPHORE, true, false },
+	{ "sem_post", LOCK_CLASS_SEMAPHORE, true, false },
 	/* Rust; of the standard library, and parking_lot */
 	{ "sys::sync::mutex::", LOCK_CLASS_MUTEX, false, false },
 	{ "sys::sync::condvar::", LOCK_CLASS_CONDVAR, false, false },

@@ -246,15 +246,16 @@ def main(name):
             print(f"ok {i} - {k}", flush=True)
         except Skip as e:
             print(f"ok {i} - {k} # SKIP {e}", flush=True)
-        except Exception:  # noqa: BLE001 - any failure is the test's
+        except Exception as e:  # noqa: BLE001 - any failure is the test's
             bad += 1
-            for line in traceback.format_exc().splitlines():
-                print("# " + line)
+            print(f"not ok {i} - {k}")
+            for line in [*traceback.format_exception_only(type(e), e), *traceback.format_exc().splitlines()]:
+                print("# " + line.strip("\n").replace("\n", "\n# "))
             for d in t.daemons:
                 with contextlib.suppress(OSError):
                     for line in d.log().splitlines()[-20:]:
                         print("# log: " + line)
-            print(f"not ok {i} - {k}", flush=True)
+            sys.stdout.flush()
         finally:
             t.cleanup()
             subprocess.run(["umount", "-l", os.path.join(directory, "mnt")], capture_output=True)
