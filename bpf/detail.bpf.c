@@ -138,7 +138,7 @@ static __always_inline void stamp_put(u32 tid, u64 now, u32 shift)
 	}
 	a = account_of(window, SOURCE_SYSCALLS);
 	if (a)
-		a->lost[LOSS_SHED] += 1ULL << shift;
+		a->lost[LOSS_CALL_UNTIMED] += 1ULL << shift;
 }
 
 /* A call begins. */
@@ -187,29 +187,8 @@ int BPF_PROG(syscall_exec, struct task_struct *task, int old_pid)
 
 static __always_inline u32 detail_bin(u64 v)
 {
-	u32 bin = 0;
+	u32 bin = significant_bits(v);
 
-	if (v >> 32) {
-		v >>= 32;
-		bin += 32;
-	}
-	if (v >> 16) {
-		v >>= 16;
-		bin += 16;
-	}
-	if (v >> 8) {
-		v >>= 8;
-		bin += 8;
-	}
-	if (v >> 4) {
-		v >>= 4;
-		bin += 4;
-	}
-	if (v >> 2) {
-		v >>= 2;
-		bin += 2;
-	}
-	bin += v > 1 ? 2 : v;
 	return bin < DETAIL_BINS ? bin : DETAIL_BINS - 1;
 }
 
@@ -250,7 +229,7 @@ static __noinline int detail_evict(u32 w, const struct detail_line *line)
 	r = w & 1 ? detail_merge(&details_b, &key, &value) : detail_merge(&details_a, &key, &value);
 	a = r ? account_of(w, SOURCE_SYSCALLS) : NULL;
 	if (a)
-		a->lost[LOSS_SHED] += value.calls;
+		a->lost[LOSS_CALL_UNTIMED] += value.calls;
 	return 0;
 }
 

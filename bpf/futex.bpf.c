@@ -79,16 +79,10 @@ static __always_inline void futex_describe(struct futex_key *key, const struct c
 
 static __always_inline u32 futex_bin(u64 ns)
 {
-	u32 log = 0;
+	u32 bits = significant_bits(ns), first = FUTEX_BIN_LOG2(0) + 1;
+	u32 bin = bits > first ? bits - first : 0;
 
-	WALK_UNROLL
-	for (u32 step = 32; step; step /= 2)
-		if (ns >> step) {
-			ns >>= step;
-			log += step;
-		}
-	log = log > FUTEX_BIN_LOG2(0) ? log - FUTEX_BIN_LOG2(0) : 0;
-	return log < FUTEX_BINS ? log : FUTEX_BINS - 1;
+	return bin < FUTEX_BINS ? bin : FUTEX_BINS - 1;
 }
 
 /* All zero, to create entries from. */

@@ -12,6 +12,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "sysprofd.h"
+#include "bits.bpf.h"
 #include "maps.bpf.h"
 #include "stack.bpf.h"
 #include "reuse.bpf.h"

@@ -71,6 +71,7 @@ enum loss {
 	LOSS_QUEUE_FULL, /* counted in user space: a closed bucket that the store could not take */
 	LOSS_OTHER,
 	LOSS_SWITCH_UNSEEN, /* off-CPU: the wait is in the totals, its stack was not taken */
+	LOSS_CALL_UNTIMED, /* syscalls: counted, and was to be timed: weight kept */
 	LOSS_N
 };
 

@@ -184,8 +184,15 @@ static int attach_once(struct bpf_program *p, struct bpf_link **link)
 	return *link ? 0 : negative_errno();
 }
 
+/*
+ * The return of calls first: it ends the futex waits that switches begin to add up, and one that it did not see would be
+ * added to the thread's next.
+ */
 int hooks_attach_switch(struct collector *c)
 {
+	/* Where it cannot be attached the futex source says so. */
+	if (c->sources[SOURCE_FUTEX].on)
+		(void)hooks_attach_sys_exit(c);
 	return attach_once(c->skel->progs.offcpu_sched_switch, &c->skel->links.offcpu_sched_switch);
 }
 

@@ -83,7 +83,7 @@ static void put_losses(const struct text *t, const Sysprofd__V1__Coverage *c, st
 	for (int folded = 0; folded < 2; folded++) {
 		_cleanup_(strbuf_done) struct strbuf line = {};
 
-		strbuf_puts(&line, folded ? "counted without stack or series: " : "lost: ");
+		strbuf_puts(&line, folded ? "counted, but not in full: " : "lost: ");
 		if (losses_text(c->losses, c->n_losses, folded, &line))
 			text_wrap(t, line.data ?: "", 2, out);
 	}

@@ -318,8 +318,7 @@ static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out
 		const Sysprofd__V1__CollectorStatus *c = m->collectors[i];
 
 		put_losses(c->name, " lost", c->lost, c->n_lost, false, &t, out);
-		put_losses(c->name, " counted without stack or series", c->lost, c->n_lost, true,
-			   &t, out);
+		put_losses(c->name, " counted, but not in full", c->lost, c->n_lost, true, &t, out);
 		put_reused(c, &t, out);
 	}
 	store_text(m->store ?: &no_store, &t, out);

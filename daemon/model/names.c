@@ -47,6 +47,7 @@ const char *loss_reason_name(unsigned reason)
 		[LOSS_QUEUE_FULL] = "store-queue-full",
 		[LOSS_OTHER] = "other",
 		[LOSS_SWITCH_UNSEEN] = "switch-unseen",
+		[LOSS_CALL_UNTIMED] = "call-untimed",
 	};
 
 	return NAME_AT(names, reason);
@@ -62,6 +63,7 @@ bool loss_keeps_weight(unsigned reason)
 	case LOSS_SHED:
 	case LOSS_DICT_FULL:
 	case LOSS_SWITCH_UNSEEN:
+	case LOSS_CALL_UNTIMED:
 		return true;
 	default:
 		return false;

@@ -32,7 +32,7 @@ int profile_type_from_name(const char *name); /* enum profile_type or -EINVAL */
 const char *profile_type_unit(enum profile_type type);
 
 /* Reasons are enum loss of bpf/sysprofd.h; the count here is asserted to be the same in profile.c. */
-#define LOSS_REASONS 15
+#define LOSS_REASONS 16
 const char *loss_reason_name(unsigned reason); /* "tick-skipped", "count-full", ... */
 /* The event was counted and only its stack is missing: it is among the stored ones. */
 bool loss_keeps_weight(unsigned reason);

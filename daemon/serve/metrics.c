@@ -93,7 +93,8 @@ static void put_collectors(struct strbuf *b, const Sysprofd__V1__StatusResponse 
 	put_losses(b, m, false, "sysprofd_samples_lost_total",
 		   "Samples, waits and calls that were seen but not recorded.");
 	put_losses(b, m, true, "sysprofd_samples_folded_total",
-		   "Samples, waits and calls recorded without their stack or series.");
+		   "Samples, waits and calls recorded, but not in full: without stack, series or "
+		   "latency.");
 	head(b, "sysprofd_collector_running", "gauge", "Whether the collector runs.");
 	for (size_t i = 0; i < m->n_collectors; i++) {
 		strbuf_puts(b, "sysprofd_collector_running{type=");

@@ -44,7 +44,7 @@ int calls_add(struct window *w, struct slice *s)
 
 		if (r == 0)
 			continue;
-		s->source[SOURCE_SYSCALLS].sum.lost[LOSS_SHED] += s->details[i].value.calls;
+		s->source[SOURCE_SYSCALLS].sum.lost[LOSS_CALL_UNTIMED] += s->details[i].value.calls;
 		if (first == 0)
 			first = r;
 	}

@@ -386,8 +386,7 @@ static void test_status(void **state)
 		"\"counters\":{\"walk-complete\":90,\"symbol-binaries-poisoned\":1}}");
 	assert_int_equal(run("status", 0, &text), 0);
 	assert_non_null(strstr(text.data, "on-cpu lost: tick-skipped 5\n"));
-	assert_non_null(
-		strstr(text.data, "on-cpu counted without stack or series: stack-shed 7\n"));
+	assert_non_null(strstr(text.data, "on-cpu counted, but not in full: stack-shed 7\n"));
 	assert_non_null(strstr(text.data, "distinct user stacks ended: complete 90\n"));
 	assert_non_null(strstr(text.data, "also dropped or refused: symbol-binaries-poisoned 1\n"));
 	/* What retention does is no failure. */

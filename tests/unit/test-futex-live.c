@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "collect-live.h"
+#include "own-bpf.h"
 
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
@@ -661,13 +662,35 @@ static void test_two_processes(void **state)
 	munmap(t, sizeof(*t));
 }
 
+/*
+ * Calls must be seen to return before switches are seen to wait, whichever source comes first: a wait whose end is not
+ * seen would be added to the thread's next one.
+ */
+static void test_attach_order(void **state)
+{
+	for (unsigned with = 0; with < 4; with++) {
+		struct collect_options o = options();
+		_cleanup_(collector_free_p) struct collector *c = NULL;
+		uint32_t returns, switches;
+
+		o.enabled[SOURCE_OFF_CPU] = with & 1;
+		o.enabled[SOURCE_SYSCALLS] = with & 2;
+		c = start_or_skip(&o);
+		returns = own_link_id("syscall_exit");
+		switches = own_link_id("offcpu_sched_sw");
+		assert_true(returns && switches);
+		assert_true(returns < switches);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_outcomes), cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_handled),	 cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_flood),	 cmocka_unit_test(test_operations),
-		cmocka_unit_test(test_requeue),	 cmocka_unit_test(test_two_processes),
+		cmocka_unit_test(test_outcomes),     cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_handled),	     cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_flood),	     cmocka_unit_test(test_operations),
+		cmocka_unit_test(test_requeue),	     cmocka_unit_test(test_two_processes),
+		cmocka_unit_test(test_attach_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

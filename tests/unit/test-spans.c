@@ -5,6 +5,9 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <math.h>
+#include <stdlib.h>
+
 #include "collect/spans.h"
 
 static double draw(uint64_t *state)
@@ -70,24 +73,103 @@ static void test_always(void **state)
 	assert_int_equal(spans_take(&s, 1100, 1600), 500);
 }
 
-/* No phase of a second is kept clear of: each hundredth is met about as often as any other. */
+/* Whatever comes again and again, from ten times a second to once a minute, meets spans as often at any phase. */
 static void test_periodic(void **state)
 {
-	uint64_t now = 0, seed = 3, hits[100] = {}, all = 0;
+	static const uint64_t periods_ms[] = { 100, 1000, 2000, 10000, 60000 };
+
+	for (size_t p = 0; p < ARRAY_SIZE(periods_ms); p++) {
+		uint64_t step = periods_ms[p] * NSEC_PER_MSEC / 50, now = 0, seed = 3;
+		uint64_t hits[50] = {}, all = 0;
+		struct spans s;
+
+		spans_init(&s, 0.1, now, draw(&seed));
+		for (int i = 0; i < 50000; i++) {
+			struct span at;
+
+			now = spans_next_ns(&s);
+			at = spans_begin(&s, now, draw(&seed));
+			for (uint64_t t = at.begin; t < at.end; t += 2 * NSEC_PER_MSEC, all++)
+				hits[t / step % 50]++;
+			spans_rest(&s, draw(&seed));
+		}
+		for (int i = 0; i < 50; i++)
+			assert_in_range(hits[i] * 50, all * 90 / 100, all * 110 / 100);
+	}
+}
+
+#define MANY 20000
+
+/* Spans and gaps, one after the other, as fast as they can be drawn. */
+static void many(double share, uint64_t *spans, uint64_t *gaps)
+{
+	uint64_t seed = 11, now = 0;
 	struct spans s;
 
-	spans_init(&s, 0.1, now, draw(&seed));
-	for (int i = 0; i < 20000; i++) {
-		struct span at;
+	spans_init(&s, share, 0, draw(&seed));
+	for (int i = 0; i < MANY; i++) {
+		struct span at = spans_begin(&s, spans_next_ns(&s), draw(&seed));
 
-		now = spans_next_ns(&s);
-		at = spans_begin(&s, now, draw(&seed));
-		for (uint64_t t = at.begin; t < at.end; t += 10 * NSEC_PER_MSEC, all++)
-			hits[t / (10 * NSEC_PER_MSEC) % 100]++;
+		gaps[i] = at.begin - now;
+		spans[i] = at.end - at.begin;
+		now = at.end;
+		assert_true(spans_ended(&s, at.end) && !spans_ended(&s, at.end - 1));
 		spans_rest(&s, draw(&seed));
 	}
-	for (int i = 0; i < 100; i++)
-		assert_in_range(hits[i] * 100, all * 90 / 100, all * 110 / 100);
+}
+
+static int ascending(const void *pa, const void *pb)
+{
+	uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+static double correlation(const uint64_t *v, size_t n, size_t lag)
+{
+	double mean = 0, var = 0, with = 0;
+
+	for (size_t i = 0; i < n; i++)
+		mean += (double)v[i] / (double)n;
+	for (size_t i = 0; i < n; i++)
+		var += ((double)v[i] - mean) * ((double)v[i] - mean);
+	for (size_t i = 0; i + lag < n; i++)
+		with += ((double)v[i] - mean) * ((double)v[i + lag] - mean);
+	return with / var;
+}
+
+/* Evenly from lo to hi: nothing outside, and a tenth of them in each tenth. */
+static void assert_uniform(uint64_t *v, size_t n, double lo, double hi)
+{
+	qsort(v, n, sizeof(*v), ascending);
+	assert_true((double)v[0] >= lo - 1 && (double)v[n - 1] <= hi + 1);
+	for (size_t i = 1; i < 10; i++) {
+		double at = ((double)v[n * i / 10] - lo) / (hi - lo);
+
+		assert_true(at > (double)i / 10 - 0.02 && at < (double)i / 10 + 0.02);
+	}
+}
+
+/* Lengths of spans and of gaps are drawn evenly within their bounds, and none tells about the next ones. */
+static void test_distribution(void **state)
+{
+	static const double shares[] = { 0.01, 0.1, 0.5 };
+	static uint64_t spans[MANY], gaps[MANY];
+
+	for (size_t i = 0; i < ARRAY_SIZE(shares); i++) {
+		double mean = shares[i] * 2e9 > 50e6 ? shares[i] * 2e9 : 50e6;
+		double gap = mean * (1 - shares[i]) / shares[i];
+
+		many(shares[i], spans, gaps);
+		for (size_t lag = 1; lag <= 5; lag++) {
+			assert_true(fabs(correlation(spans, MANY, lag)) < 0.04);
+			assert_true(fabs(correlation(gaps, MANY, lag)) < 0.04);
+		}
+		assert_uniform(spans, MANY, mean / 2, mean * 1.5);
+		/* The first comes sooner. */
+		assert_true((double)gaps[0] <= gap / 4);
+		assert_uniform(gaps + 1, MANY - 1, 0, 2 * gap);
+	}
 }
 
 static void test_put_off(void **state)
@@ -104,9 +186,8 @@ static void test_put_off(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_share),
-		cmocka_unit_test(test_always),
-		cmocka_unit_test(test_periodic),
+		cmocka_unit_test(test_share),	 cmocka_unit_test(test_always),
+		cmocka_unit_test(test_periodic), cmocka_unit_test(test_distribution),
 		cmocka_unit_test(test_put_off),
 	};
 
