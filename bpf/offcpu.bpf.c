@@ -3,10 +3,7 @@
  * Off-CPU time: exact totals per thread, stacks sampled by duration.
  *
  * sched_switch counts for both threads of a switch with one clock reading: it stamps the one that leaves and
- * closes the wait of the one that comes. A wait of at least T is always kept, a shorter one of length d with
- * probability d / T: at switch-out a threshold theta, uniform in (0, T], is drawn, and the wait is kept when
- * it lasts theta or longer. It then stands for max(d, T), so that sums are unbiased, and everyone who looks
- * at the wait on its way (the iterator at a bucket's end, the resume) agrees on whether it is kept.
+ * closes the wait of the one that comes. Which waits are kept, with their stacks, is drawn by length (duration.h).
  *
  * The stack of a kept wait is walked in the context of the thread that resumes, where its user memory can be
  * read. sched_switch leaves a note in this CPU's slot; the resume hook, which runs next on the same CPU
@@ -25,6 +22,8 @@
  * one of them at least sees the other. The resume leaves word of what it saw, by which the iterator judges.
  */
 #pragma once
+
+#include "duration.h"
 
 #define TASK_INTERRUPTIBLE 1U
 #define TASK_DEAD 0x80U
@@ -96,26 +95,6 @@ static __always_inline bool ration_granted(u32 source, u32 per_second, u64 now)
 static __always_inline bool walk_granted(u32 source, u64 now)
 {
 	return ration_granted(source, walks_per_second, now);
-}
-
-/* ---- drawing and weighing -------------------------------------------------------------------------- */
-
-/* Uniform in (0, t]. The low bits of a nanosecond stamp are noise; the finalizer spreads them. */
-static __always_inline u64 draw_theta(u64 t, u64 stamp, u32 tid)
-{
-	u64 u = (hash_finish(stamp ^ (u64)tid << 40) >> 40) + 1; /* 1 .. 2^24 */
-
-	return u * t >> 24;
-}
-
-static __always_inline u64 wait_weight(u64 d, u64 t)
-{
-	return d > t ? d : t;
-}
-
-static __always_inline u64 wait_events_q8(u64 d, u64 t)
-{
-	return d >= t ? 256 : 256 * t / (d ?: 1);
 }
 
 /*
@@ -223,9 +202,7 @@ static __always_inline void wait_store(u32 w, struct account *a, struct off_cpu_
 		/* Another clock, read at other moments: it may exceed the wait by a little. */
 		if (queued > n->d)
 			queued = n->d;
-		/* The weight scales both parts alike. T is below 2^32, so this does not overflow. */
-		if (n->d < n->threshold)
-			queued = queued * n->threshold / (n->d ?: 1);
+		queued = wait_part(queued, n->d, n->threshold);
 		if (queued > total)
 			queued = total;
 	}

@@ -27,6 +27,7 @@
  */
 #pragma once
 
+#include "hash.h"
 #include "regs.h"
 
 #define MAX_FRAMES (MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
@@ -87,15 +88,6 @@ static __always_inline void hash_add(struct walk *k, u64 v)
 	k->hash = h ^ h >> 32;
 	h = (k->check + v) * 0xc2b2ae3d27d4eb4fULL;
 	k->check = h << 31 | h >> 33;
-}
-
-static __always_inline u64 hash_finish(u64 h)
-{
-	h ^= h >> 33;
-	h *= 0xff51afd7ed558ccdULL;
-	h ^= h >> 33;
-	h *= 0xc4ceb9fe1a85ec53ULL;
-	return h ^ h >> 33;
 }
 
 /*
