@@ -88,6 +88,17 @@ static __always_inline u64 stamp_take(u32 tid)
 	return stamp;
 }
 
+/*
+ * Where returns are not seen between spans: the call began in this one. Else the stamp may be that of an earlier call,
+ * which nobody took.
+ */
+static __always_inline bool stamp_is_of_span(u64 stamp)
+{
+	u32 bits = stamp_tag_bits + STAMP_SHIFT_BITS;
+
+	return stamp >> bits >= ((call_span.begin - stamp_base) & (~0ULL >> bits));
+}
+
 /* N from how fast calls came since the last one that was measured. */
 static __always_inline u32 pace_shift(const struct call_pace *p, u64 now)
 {

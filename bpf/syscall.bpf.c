@@ -12,10 +12,19 @@
  *
  * exit and exit_group do not return and are counted where the thread ends. A successful execve returns
  * in the new image.
+ *
+ * On request calls are counted for a part of the time only (counts_sampled): while the daemon says so.
  */
 #pragma once
 
 const volatile bool syscalls_enabled = false; /* else only what other sources need of sys_exit */
+const volatile bool counts_sampled = false;
+volatile bool counting = false; /* written by the daemon alone */
+
+static __always_inline bool calls_count_now(void)
+{
+	return !counts_sampled || counting;
+}
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -128,14 +137,14 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 		split_returns(task, who.tid);
 	if (futex_enabled && (nr_is_futex(nr, who.compat) || nr_is_restart(nr, who.compat)))
 		futex_returns(w, task, &who, nr, ret);
-	if (!syscalls_enabled || (!ret && nr_returns_twice(nr, who.compat)))
+	if (!syscalls_enabled || !calls_count_now() || (!ret && nr_returns_twice(nr, who.compat)))
 		return 0;
 	if (nr == -1 && call_was_exec(task, ret))
 		nr = NR_EXECVE(who.compat);
 	call = call_key(nr, ret, who.compat);
 	call_count(w, &who, call);
 	stamp = details_enabled ? stamp_take(who.tid) : 0;
-	if (stamp)
+	if (stamp && (!counts_sampled || stamp_is_of_span(stamp)))
 		call_took(w, call, ret, stamp);
 	return 0;
 }
@@ -184,7 +193,7 @@ static __always_inline int call_ends_thread(struct task_struct *task)
 
 	if (details_enabled)
 		stamp_take(who.tid);
-	if (nr_is_exit(nr, who.compat))
+	if (calls_count_now() && nr_is_exit(nr, who.compat))
 		call_count(window, &who, call_key(nr, 0, who.compat));
 	return 0;
 }

@@ -346,6 +346,7 @@ static int copy_options(struct collector *c, const struct collect_options *o)
 	c->o = *o;
 	c->o.only_tgids = NULL;
 	c->o.slice_ns = o->slice_ns ?: 2 * NSEC_PER_SEC;
+	c->o.bucket_ns = o->bucket_ns ?: 10 * NSEC_PER_SEC;
 	if (o->n_only_tgids) {
 		uint32_t *copy = new0(uint32_t, o->n_only_tgids);
 

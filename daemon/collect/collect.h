@@ -13,6 +13,9 @@
 #include "collect/places.h"
 #include "collect/walk.h"
 
+/* Where calls are not counted all the time: the part of each bucket in which they are. */
+#define COUNTED_SHARE 0.1
+
 struct collect_options {
 	bool enabled[SOURCE_N];
 	double on_cpu_hz; /* per CPU */
@@ -29,6 +32,9 @@ struct collect_options {
 	const struct walk_tables *tables; /* lent; NULL: user stacks by frame pointers alone */
 	const struct kernel_places *places; /* read while the collector is made; NULL: not known */
 	double syscall_details; /* share of the time in which calls are timed and sized; 0: never, 1: always */
+	bool sample_calls; /* count calls for COUNTED_SHARE of the time only */
+	uint64_t
+		bucket_ns; /* the time from one bucket's end to the next: what is sampled is sampled in each */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
 	unsigned
 		skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
@@ -59,6 +65,7 @@ struct source_state {
 	char text[128]; /* "running", or why not */
 	char hook[64]; /* "cpu-clock", "sched_exit_tp", "finish_task_switch", "tp_btf", ... */
 	double rate_hz; /* on-CPU */
+	double share; /* of the time in which it counts; 0: always */
 	uint64_t threshold_ns; /* off-CPU: T now */
 };
 void collector_source_state(const struct collector *c, enum source s, struct source_state *ret);
@@ -146,6 +153,8 @@ struct slice {
 	size_t n_details, cap_details;
 	uint64_t span_ns; /* the time in which calls began that details tell of */
 	double span_share; /* of all time, as it was asked for */
+	bool calls_sampled; /* calls were counted for a part of the time, */
+	uint64_t counted_ns; /* which is this */
 	struct slice_futex *futex;
 	size_t n_futex, cap_futex;
 	struct slice_lock *locks;

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "collect/internal.h"
-#include "collect/spans.h"
 #include "model/profile.h"
 
 /* A thread whose slot is taken goes without for as long as the other one's call lasts: most slots are to be free. */
@@ -118,8 +117,7 @@ static int attach(struct collector *c, struct details *d)
 {
 	struct sysprofd_bpf *skel = c->skel;
 
-	d->link = bpf_program__attach(skel->links.syscall_exit_classic ||
-						      skel->links.syscall_exit_classic_young
+	d->link = bpf_program__attach(hooks_sys_exit_is_classic(c)
 					      ? skel->progs.syscall_enter_classic
 					      : skel->progs.syscall_enter);
 	return d->link ? 0 : negative_errno();
@@ -188,7 +186,28 @@ int details_attach(struct collector *c)
 		return -ENOMEM;
 	spans_init(&d->spans, c->o.syscall_details, mono_now_ns(), collector_random(c));
 	c->sources[SOURCE_SYSCALLS].priv = d;
-	return details_poll(c, mono_now_ns());
+	return c->o.sample_calls ? 0 : details_poll(c, mono_now_ns());
+}
+
+int details_begin(struct collector *c, const struct span *s)
+{
+	struct details *d = details_of(c);
+	int r;
+
+	if (!d)
+		return 0;
+	r = attach(c, d);
+	if (r == 0)
+		tell_programs(c, s);
+	return r;
+}
+
+void details_end(struct collector *c)
+{
+	struct details *d = details_of(c);
+
+	if (d)
+		detach(d);
 }
 
 void details_free(struct collector *c)
@@ -256,7 +275,9 @@ int details_drain(struct collector *c, unsigned set, struct slice *s)
 		return 0;
 	r = drain_map(c, set ? c->skel->maps.details_b : c->skel->maps.details_a, drain_one, s);
 	k = drain_caches(c, set, s);
-	s->span_ns = spans_take(&d->spans, s->mono_start_ns, s->mono_end_ns);
-	s->span_share = d->spans.share;
+	if (!c->o.sample_calls) {
+		s->span_ns = spans_take(&d->spans, s->mono_start_ns, s->mono_end_ns);
+		s->span_share = d->spans.share;
+	}
 	return r < 0 ? r : k;
 }

@@ -75,7 +75,7 @@ static int futex_attach(struct collector *c)
 	if (r < 0)
 		return r;
 	snprintf(state->hook, sizeof(state->hook), "sched_switch, %s",
-		 c->skel->links.syscall_exit_classic ? "sys_exit tracepoint" : "sys_exit");
+		 hooks_sys_exit_is_classic(c) ? "sys_exit tracepoint" : "sys_exit");
 	return 0;
 }
 

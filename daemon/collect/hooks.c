@@ -266,6 +266,25 @@ int hooks_attach_sys_exit(struct collector *c)
 	return attach_once(p, link);
 }
 
+void hooks_detach_sys_exit(struct collector *c)
+{
+	struct bpf_link **link, **classic;
+
+	if (c->sources[SOURCE_FUTEX].on ||
+	    (c->sources[SOURCE_OFF_CPU].on && c->skel->rodata->resume_hook == RESUME_SPLIT))
+		return;
+	sys_exit_program(c, false, &link);
+	sys_exit_program(c, true, &classic);
+	bpf_link__destroy(*link);
+	bpf_link__destroy(*classic);
+	*link = *classic = NULL;
+}
+
+bool hooks_sys_exit_is_classic(const struct collector *c)
+{
+	return c->hooks.classic && !c->hooks.no_tracefs;
+}
+
 /* ---- new mappings -------------------------------------------------------------------------------------- */
 
 void hooks_use_young(struct collector *c)

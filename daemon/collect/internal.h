@@ -12,6 +12,7 @@
 #include <bpf/libbpf.h>
 
 #include "collect/collect.h"
+#include "collect/spans.h"
 
 #include "base/index.h"
 #include "sysprofd.skel.h"
@@ -113,6 +114,8 @@ struct collector {
 	struct program_misses *misses;
 	size_t n_misses, cap_misses;
 	struct account *accounts; /* one per possible CPU */
+	struct counts
+		*counts; /* of syscalls, where they are counted for a part of the time; or NULL */
 };
 
 /* Leaves the source out from now on; the text is what people read in status. */
@@ -171,6 +174,9 @@ int hooks_attach_switch(struct collector *c);
 int hooks_attach_resume(struct collector *c, enum resume_hook hook);
 int hooks_use_sys_exit(struct collector *c);
 int hooks_attach_sys_exit(struct collector *c);
+/* Unless another source needs it as well. */
+void hooks_detach_sys_exit(struct collector *c);
+bool hooks_sys_exit_is_classic(const struct collector *c); /* once it was attached */
 /* New mappings, for the walks; where they cannot be noted, new programs have partial stacks for a while. */
 void hooks_use_young(struct collector *c);
 void hooks_attach_young(struct collector *c);
@@ -183,6 +189,19 @@ int details_poll(struct collector *c, uint64_t mono_ns);
 uint64_t details_wake_ns(const struct collector *c);
 int details_drain(struct collector *c, unsigned set, struct slice *s);
 void details_free(struct collector *c);
+
+/* Where another one says when: the begin may fail, which leaves calls without time. */
+int details_begin(struct collector *c, const struct span *s);
+void details_end(struct collector *c);
+
+/* ---- counts.c: when calls are counted, where that is not always -------------------------------------- */
+
+int counts_attach(struct collector *c);
+int counts_poll(struct collector *c, uint64_t mono_ns);
+uint64_t counts_wake_ns(const struct collector *c);
+void counts_bucket_ends(struct collector *c);
+void counts_drain(struct collector *c, struct slice *s);
+void counts_free(struct collector *c);
 
 /* ---- ring.c --------------------------------------------------------------------------------------- */
 

@@ -107,6 +107,8 @@ static int syscalls_drain(struct collector *c, unsigned set, struct slice *s)
 	slice_balance(s, SOURCE_SYSCALLS, d.calls);
 	merge(s);
 	r = r < 0 ? r : k;
+	if (c->counts)
+		counts_drain(c, s);
 	k = details_drain(c, set, s);
 	return r < 0 ? r : k;
 }
@@ -132,6 +134,7 @@ static int syscalls_configure(struct collector *c)
 	if (r == 0 && c->o.syscall_details > 0 && !c->sources[SOURCE_SYSCALLS].attempt)
 		r = details_configure(c);
 	skel->rodata->syscalls_enabled = true;
+	skel->rodata->counts_sampled = c->o.sample_calls;
 	use_program(skel->progs.syscall_thread_exit);
 	if (c->hooks.classic)
 		use_program(skel->progs.syscall_thread_exit_classic);
@@ -141,7 +144,7 @@ static int syscalls_configure(struct collector *c)
 static int attach_thread_exit(struct collector *c)
 {
 	struct sysprofd_bpf *skel = c->skel;
-	bool classic = skel->links.syscall_exit_classic;
+	bool classic = hooks_sys_exit_is_classic(c);
 	struct bpf_link *link =
 		bpf_program__attach(classic ? skel->progs.syscall_thread_exit_classic
 					    : skel->progs.syscall_thread_exit);
@@ -164,10 +167,17 @@ static int syscalls_attach(struct collector *c)
 		r = attach_thread_exit(c);
 	if (r == 0)
 		r = details_attach(c);
+	if (r == 0 && c->o.sample_calls)
+		r = counts_attach(c);
 	if (r < 0)
 		return r;
 	snprintf(state->hook, sizeof(state->hook), "%s",
-		 c->skel->links.syscall_exit_classic ? "tracepoint" : "tp_btf");
+		 hooks_sys_exit_is_classic(c) ? "tracepoint" : "tp_btf");
+	if (c->o.sample_calls) {
+		state->share = COUNTED_SHARE;
+		snprintf(state->text, sizeof(state->text),
+			 "running (sampled: calls are counted in a tenth of the time, and scaled)");
+	}
 	if (c->o.syscall_details > 0 && !c->skel->rodata->details_enabled)
 		snprintf(state->text, sizeof(state->text),
 			 "running (latency and sizes are not measured: this kernel refuses the "
@@ -188,13 +198,45 @@ static bool syscalls_counts(const struct collector *c, const struct bpf_program 
 	       p != skel->progs.syscall_exec;
 }
 
+static int syscalls_poll(struct collector *c, uint64_t mono_ns)
+{
+	return c->counts ? counts_poll(c, mono_ns) : details_poll(c, mono_ns);
+}
+
+static uint64_t syscalls_wake_ns(const struct collector *c)
+{
+	return c->counts ? counts_wake_ns(c) : details_wake_ns(c);
+}
+
+static int syscalls_before_swap(struct collector *c, bool bucket_end, struct slice *s)
+{
+	if (c->counts && bucket_end)
+		counts_bucket_ends(c);
+	return 0;
+}
+
+/* A bucket of the fresh one begins. */
+static int syscalls_hand_over(struct collector *old, struct collector *fresh)
+{
+	(void)syscalls_before_swap(old, true, NULL);
+	return syscalls_before_swap(fresh, true, NULL);
+}
+
+static void syscalls_free(struct collector *c)
+{
+	details_free(c);
+	counts_free(c);
+}
+
 const struct source_ops syscalls_ops = {
 	.prefix = "syscall_",
 	.configure = syscalls_configure,
 	.attach = syscalls_attach,
-	.poll = details_poll,
-	.wake_ns = details_wake_ns,
+	.poll = syscalls_poll,
+	.wake_ns = syscalls_wake_ns,
 	.counts = syscalls_counts,
+	.before_swap = syscalls_before_swap,
+	.hand_over = syscalls_hand_over,
 	.drain = syscalls_drain,
-	.free = details_free,
+	.free = syscalls_free,
 };

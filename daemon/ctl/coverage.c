@@ -51,7 +51,8 @@ static void put_amount(const Sysprofd__V1__Coverage *c, struct strbuf *out)
 	static const char *const words[PROFILE_TYPE_N] = { "samples", "events", "calls", "waits" };
 	char total[HUMAN_MAX], n[HUMAN_MAX];
 
-	strbuf_printf(out, ", total %s", human_value(type, c->total, total));
+	strbuf_printf(out, ", total %s%s", c->estimated ? "~" : "",
+		      human_value(type, c->total, total));
 	if (type == PROFILE_SYSCALLS)
 		strbuf_puts(out, " calls");
 	else
@@ -89,6 +90,21 @@ static void put_losses(const struct text *t, const Sysprofd__V1__Coverage *c, st
 	}
 }
 
+static void put_estimated(const struct text *t, const Sysprofd__V1__Coverage *c, struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	char counted[HUMAN_MAX], share[HUMAN_MAX];
+
+	if (!c->estimated)
+		return;
+	strbuf_printf(&line,
+		      "calls were counted in %s of this time (%s), drawn at random, and scaled: "
+		      "numbers are estimates",
+		      human_duration(c->counted_ns, counted),
+		      human_share((double)c->counted_ns, (double)c->covered_ns, share));
+	text_wrap(t, line.data ?: "", 2, out);
+}
+
 static void put_gaps(const struct text *t, const Sysprofd__V1__Coverage *c, struct strbuf *out)
 {
 	for (size_t i = 0; i < c->n_gaps; i++) {
@@ -122,6 +138,7 @@ void coverage_text(const struct options *o, const struct text *t, const Sysprofd
 	put_range(c, &line);
 	put_amount(c, &line);
 	text_wrap(t, line.data ?: "", 2, out);
+	put_estimated(t, c, out);
 	put_losses(t, c, out);
 	put_gaps(t, c, out);
 	if (c->processes_merged)
@@ -173,6 +190,12 @@ void coverage_json(struct json *j, const Sysprofd__V1__Coverage *c)
 	json_array_end(j);
 	json_key(j, "rate_hz");
 	json_double(j, c->rate_hz);
+	if (type == PROFILE_SYSCALLS) {
+		json_key(j, "exact");
+		json_bool(j, !c->estimated);
+		json_key(j, "counted_seconds");
+		json_double(j, (double)c->counted_ns / NSEC_PER_SEC);
+	}
 	json_key(j, "total");
 	json_unsigned(j, c->total);
 	json_key(j, "samples");

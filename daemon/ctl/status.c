@@ -20,6 +20,10 @@ static void collector_json(struct json *j, const Sysprofd__V1__CollectorStatus *
 	json_string(j, c->state);
 	json_key(j, "rate_hz");
 	json_double(j, c->rate_hz);
+	if (c->share > 0) {
+		json_key(j, "share");
+		json_double(j, c->share);
+	}
 	json_key(j, "event");
 	json_string(j, c->event);
 	json_key(j, "seen");
@@ -166,6 +170,8 @@ static void collector_row(struct table *t, const Sysprofd__V1__CollectorStatus *
 		table_cellf(t, "%g Hz", c->rate_hz);
 	else if (c->threshold_ns)
 		table_cellf(t, "T=%s", human_duration(c->threshold_ns, buf));
+	else if (c->share > 0)
+		table_cell(t, human_share(c->share, 1, buf));
 	else
 		table_cell(t, "all");
 	table_cell(t, str_empty(c->event) ? "-" : c->event);

@@ -2,6 +2,7 @@
 /* syscalls: which calls, how often, how long they take, how much they move, and what they fail with. */
 #include <stdio.h>
 
+#include "ctl/interval.h"
 #include "ctl/print.h"
 #include "export/human.h"
 
@@ -88,6 +89,9 @@ static void row_json(struct json *j, const Sysprofd__V1__SyscallRow *row,
 	json_put_unsigned(j, "calls", row->calls);
 	put_double(j, "calls_per_second", per_second((double)row->calls, c));
 	json_put_unsigned(j, "errors", row->errors);
+	interval_json(j, row->calls_within);
+	if (row->errors_within)
+		interval_ends_json(j, "errors_low", "errors_high", row->errors_within);
 	if (by == SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_ERRNO) {
 		parts_json(j, "syscalls", row);
 	} else {
@@ -111,6 +115,10 @@ static void answer_json(const struct options *o, const void *answer, struct strb
 	coverage_json(&j, m->coverage);
 	json_put_unsigned(&j, "calls", m->calls);
 	json_put_unsigned(&j, "errors", m->errors);
+	if (m->calls_within)
+		interval_ends_json(&j, "calls_low", "calls_high", m->calls_within);
+	if (m->errors_within)
+		interval_ends_json(&j, "errors_low", "errors_high", m->errors_within);
 	json_put_unsigned(&j, "rows_omitted", m->rows_omitted);
 	json_key(&j, "rows");
 	json_array(&j);
@@ -123,7 +131,23 @@ static void answer_json(const struct options *o, const void *answer, struct strb
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-enum column { CALLS, RATE, ERRORS, P50, P99, MAX, TIMED, BYTES, MEAN, TINY, PID, NAME, MOSTLY, N };
+enum column {
+	CALLS,
+	WITHIN,
+	RATE,
+	ERRORS,
+	P50,
+	P99,
+	MAX,
+	TIMED,
+	BYTES,
+	MEAN,
+	TINY,
+	PID,
+	NAME,
+	MOSTLY,
+	N
+};
 
 /* "EAGAIN 98.0 %, EINTR": what a row's errors are, the share of the first in all of them. */
 static void put_parts(struct strbuf *out, const Sysprofd__V1__SyscallRow *row, uint64_t whole)
@@ -172,16 +196,20 @@ static const char *rate_text(double rate, char buf[static HUMAN_MAX])
 }
 
 static void add_row(struct table *t, const Sysprofd__V1__SyscallRow *row,
-		    const Sysprofd__V1__Coverage *c, Sysprofd__V1__SyscallsBy by)
+		    const Sysprofd__V1__Coverage *c, Sysprofd__V1__SyscallsBy by,
+		    const struct text *text)
 {
 	bool errnos = by == SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_ERRNO;
 	_cleanup_(strbuf_done) struct strbuf parts = {};
 	char buf[HUMAN_MAX];
 
-	table_cell(t, human_count(row->calls, buf));
+	table_cell(t, estimate_text(row->calls, row->calls_within, buf));
+	if (row->calls_within)
+		table_cell(t, interval_text(row->calls, row->calls_within, text->utf8, buf));
 	table_cell(t, rate_text(per_second((double)row->calls, c), buf));
 	if (!errnos) {
-		table_cell(t, human_count(row->errors, buf));
+		table_cell(t, estimate_text(row->errors, row->errors ? row->errors_within : NULL,
+					    buf));
 		add_measures(t, row, c);
 	}
 	if (by == SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_PROCESS)
@@ -191,11 +219,21 @@ static void add_row(struct table *t, const Sysprofd__V1__SyscallRow *row,
 	table_cell(t, parts.data ?: "");
 }
 
+static bool wanted(enum column c, Sysprofd__V1__SyscallsBy by, bool estimated)
+{
+	if (c == WITHIN)
+		return estimated;
+	if (c == PID)
+		return by == SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_PROCESS;
+	return c < ERRORS || c > TINY || by != SYSPROFD__V1__SYSCALLS_BY__SYSCALLS_BY_ERRNO;
+}
+
 static int rows_text(const struct options *o, const Sysprofd__V1__SyscallsResponse *m,
 		     const struct text *text, struct strbuf *out)
 {
 	static const struct table_column all[N] = {
 		[CALLS] = { .head = "CALLS", .right = true, .keep = 9 },
+		[WITHIN] = { .head = "WITHIN", .right = true, .keep = 10 },
 		[RATE] = { .head = "PER S", .right = true },
 		[ERRORS] = { .head = "ERRORS", .right = true, .keep = 10 },
 		[P50] = { .head = "P50", .right = true, .keep = 7 },
@@ -215,13 +253,13 @@ static int rows_text(const struct options *o, const Sysprofd__V1__SyscallsRespon
 	_cleanup_(table_done) struct table t = { .columns = columns };
 
 	for (size_t i = 0; i < N; i++)
-		if (i == PID ? processes : i < ERRORS || i > TINY || !errnos)
+		if (wanted((enum column)i, o->calls_by, m->estimated))
 			columns[t.n_columns++] = all[i];
 	columns[t.n_columns - 2].head = errnos ? "ERRNO" : processes ? "PROCESS" : "CALL";
 	if (errnos)
 		columns[t.n_columns - 1].head = "OF";
 	for (size_t i = 0; i < m->n_rows; i++)
-		add_row(&t, m->rows[i], m->coverage, o->calls_by);
+		add_row(&t, m->rows[i], m->coverage, o->calls_by, text);
 	return table_print(&t, text, out);
 }
 
@@ -231,9 +269,13 @@ static void sums_text(const Sysprofd__V1__SyscallsResponse *m, const struct text
 	_cleanup_(strbuf_done) struct strbuf line = {};
 	char calls[HUMAN_MAX], rate[HUMAN_MAX], errors[HUMAN_MAX], share[HUMAN_MAX];
 
-	strbuf_printf(&line, "%s calls, %s a second; %s failed (%s)", human_count(m->calls, calls),
+	strbuf_printf(&line, "%s calls", estimate_text(m->calls, m->calls_within, calls));
+	if (m->calls_within)
+		strbuf_printf(&line, " (%s)",
+			      interval_text(m->calls, m->calls_within, text->utf8, calls));
+	strbuf_printf(&line, ", %s a second; %s failed (%s)",
 		      rate_text(per_second((double)m->calls, m->coverage), rate),
-		      human_count(m->errors, errors),
+		      estimate_text(m->errors, m->errors ? m->errors_within : NULL, errors),
 		      human_share((double)m->errors, (double)m->calls, share));
 	text_line(text, STYLE_BOLD, line.data ?: "", out);
 	strbuf_putc(out, '\n');

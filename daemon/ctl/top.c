@@ -2,6 +2,7 @@
 /* top: the heaviest rows of a selection. */
 #include "ctl/command.h"
 #include "ctl/coverage.h"
+#include "ctl/interval.h"
 #include "ctl/request.h"
 #include "export/human.h"
 #include "export/short-name.h"
@@ -42,6 +43,7 @@ static void row_json(struct json *j, enum profile_type type, const Sysprofd__V1_
 	if (type == PROFILE_SYSCALLS) {
 		json_key(j, "errors");
 		json_unsigned(j, row->errors);
+		interval_json(j, row->within);
 	}
 	if (type == PROFILE_FUTEX) {
 		json_key(j, "max");
@@ -70,10 +72,24 @@ static void answer_json(const Sysprofd__V1__TopResponse *m, enum profile_type ty
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-enum column { SELF, SHARE, TOTAL, EVENTS, ERRORS, LONGEST, PID, TID, BINARY, NAME, COLUMN_N };
+enum column {
+	SELF,
+	WITHIN,
+	SHARE,
+	TOTAL,
+	EVENTS,
+	ERRORS,
+	LONGEST,
+	PID,
+	TID,
+	BINARY,
+	NAME,
+	COLUMN_N
+};
 
 /* Which columns say something, by what is shown. */
-static bool wanted(const struct options *o, enum profile_type type, enum column column)
+static bool wanted(const struct options *o, enum profile_type type,
+		   const Sysprofd__V1__TopResponse *m, enum column column)
 {
 	bool frames = o->by == SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION ||
 		      o->by == SYSPROFD__V1__DIMENSION__DIMENSION_BINARY ||
@@ -81,6 +97,8 @@ static bool wanted(const struct options *o, enum profile_type type, enum column 
 	bool thread = o->by == SYSPROFD__V1__DIMENSION__DIMENSION_THREAD;
 
 	switch (column) {
+	case WITHIN:
+		return type == PROFILE_SYSCALLS && m->coverage && m->coverage->estimated;
 	case TOTAL:
 		return frames && type != PROFILE_SYSCALLS;
 	case EVENTS:
@@ -110,13 +128,17 @@ static void add_id(struct table *t, uint32_t id)
 }
 
 static void add_cell(struct table *t, enum profile_type type, const Sysprofd__V1__TopRow *row,
-		     enum column column)
+		     enum column column, bool utf8)
 {
 	char buf[HUMAN_MAX];
 
 	switch (column) {
 	case SELF:
-		table_cell(t, human_value(type, row->self, buf));
+		table_cell(t, row->within ? estimate_text(row->self, row->within, buf)
+					  : human_value(type, row->self, buf));
+		break;
+	case WITHIN:
+		table_cell(t, interval_text(row->self, row->within, utf8, buf));
 		break;
 	case SHARE:
 		table_cell(t, human_share(row->share, 1, buf));
@@ -161,10 +183,11 @@ static int rows_text(const struct options *o, const Sysprofd__V1__TopResponse *m
 		     enum profile_type type, const struct text *text, struct strbuf *out)
 {
 	const struct table_column all[COLUMN_N] = {
-		[SELF] = { .head = type == PROFILE_SYSCALLS ? "CALLS"
-				   : wanted(o, type, TOTAL) ? "SELF"
-							    : "TIME",
+		[SELF] = { .head = type == PROFILE_SYSCALLS    ? "CALLS"
+				   : wanted(o, type, m, TOTAL) ? "SELF"
+							       : "TIME",
 			   .right = true },
+		[WITHIN] = { .head = "WITHIN", .right = true, .keep = 6 },
 		[SHARE] = { .head = "SHARE", .right = true, .keep = 5 },
 		[TOTAL] = { .head = "TOTAL", .right = true, .keep = 4 },
 		[EVENTS] = { .head = "WAITS", .right = true, .keep = 3 },
@@ -182,7 +205,7 @@ static int rows_text(const struct options *o, const Sysprofd__V1__TopResponse *m
 	char head[32] = "";
 
 	for (int c = 0; c < COLUMN_N; c++) {
-		if (!wanted(o, type, (enum column)c) || (c == BINARY && !has_binaries(m)))
+		if (!wanted(o, type, m, (enum column)c) || (c == BINARY && !has_binaries(m)))
 			continue;
 		which[t.n_columns] = (enum column)c;
 		columns[t.n_columns++] = all[c];
@@ -193,7 +216,7 @@ static int rows_text(const struct options *o, const Sysprofd__V1__TopResponse *m
 	columns[t.n_columns - 1].head = head;
 	for (size_t i = 0; i < m->n_rows; i++)
 		for (size_t c = 0; c < t.n_columns; c++)
-			add_cell(&t, type, m->rows[i], which[c]);
+			add_cell(&t, type, m->rows[i], which[c], text->utf8);
 	return table_print(&t, text, out);
 }
 

@@ -112,6 +112,8 @@ int wire_coverage_pack(const struct profile *p, Sysprofd__V1__Coverage **ret)
 	m->samples = p->samples;
 	m->lost = accounting_lost(&p->accounting);
 	m->processes_merged = p->coarse;
+	m->estimated = p->accounting.sampled;
+	m->counted_ns = p->counted_ns;
 	m->unit = (char *)profile_type_unit(p->type);
 	m->type = (Sysprofd__V1__ProfileType)(p->type + 1);
 	*ret = TAKE_PTR(m);

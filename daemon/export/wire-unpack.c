@@ -261,9 +261,8 @@ static int unpack_samples(struct unpacking *u)
 {
 	for (size_t i = 0; i < u->m->n_samples; i++) {
 		const Sysprofd__V1__Sample *m = u->m->samples[i];
-		const uint32_t words[] = { m->cause,	  m->state,	  m->syscall,
-					   m->errno_name, m->futex_class, m->outcome,
-					   m->wait };
+		const uint32_t words[] = { m->cause,	   m->state,   m->syscall, m->errno_name,
+					   m->futex_class, m->outcome, m->wait };
 		uint64_t value = u->p->type == PROFILE_SYSCALLS ? 0 : m->value;
 		int r;
 
@@ -286,7 +285,7 @@ static int unpack_samples(struct unpacking *u)
 
 static enum gap_reason find_gap_reason(const char *word)
 {
-	for (int i = GAP_NONE; i <= GAP_DAMAGED; i++)
+	for (int i = GAP_NONE; i <= GAP_NOT_SAMPLED; i++)
 		if (streq(word, gap_reason_name((enum gap_reason)i)))
 			return (enum gap_reason)i;
 	return GAP_NOT_RUNNING;
@@ -322,6 +321,7 @@ static void unpack_losses(struct accounting *a, const Sysprofd__V1__Coverage *m)
 	}
 	a->seen = a->stored + accounting_lost(a);
 	a->active = true;
+	a->sampled = m->estimated;
 }
 
 static int unpack_coverage(struct unpacking *u)
@@ -347,6 +347,7 @@ static int unpack_coverage(struct unpacking *u)
 	p->from_wall_ns = m->from_ns;
 	p->until_wall_ns = m->until_ns;
 	p->covered_ns = m->covered_ns;
+	p->counted_ns = m->estimated ? m->counted_ns : m->covered_ns;
 	p->total = m->total;
 	p->samples = m->samples;
 	p->coarse = m->processes_merged;

@@ -38,6 +38,7 @@ struct setting {
 };
 
 static const char *const events[] = { "cpu-clock", "cycles", NULL };
+static const char *const counts[] = { "exact", "sampled", NULL };
 static const char *const levels[] = { "error", "warning", "info", "debug", NULL };
 static const enum log_level level_values[] = { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO,
 					       LOG_LEVEL_DEBUG };
@@ -52,6 +53,8 @@ static const struct setting settings[] = {
 	  "Measure what threads wait for." },
 	{ "collect", "syscalls", KIND_BOOL, AT(syscalls), "yes", NULL, NULL, NULL,
 	  "Count system calls and their errors." },
+	{ "collect", "syscall-counts", KIND_CHOICE, AT(syscall_counts), "exact", NULL, NULL, counts,
+	  "Each call is counted, or those of a tenth of the time, at random in each bucket: rows are scaled then, and say how exact they are." },
 	{ "collect", "syscall-details", KIND_SHARE, AT(syscall_details), "10%", "0.1%", "100%", NULL,
 	  "Share of the time in which system calls are timed and sized: random stretches of it, always, or off." },
 	{ "collect", "futex", KIND_BOOL, AT(futex), "yes", NULL, NULL, NULL,

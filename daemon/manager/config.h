@@ -14,6 +14,7 @@
 struct config {
 	/* [collect] */
 	bool on_cpu, off_cpu, syscalls, futex;
+	unsigned syscall_counts; /* 0: exact, 1: sampled */
 	double syscall_details; /* share of the time */
 	double on_cpu_rate;
 	unsigned on_cpu_event; /* 0: cpu-clock, 1: cycles */

@@ -34,6 +34,8 @@ void manager_recorder_options(struct manager *m, const struct config *c,
 			.off_cpu_threshold_max_ns =
 				MAX(c->off_cpu_threshold_max_ns, c->off_cpu_threshold_ns),
 			.walks_per_second = (uint32_t)c->walks_per_second,
+			.sample_calls = c->syscall_counts == 1,
+			.bucket_ns = c->bucket_ns,
 			.syscall_details = c->syscall_details,
 			.max_threads = (uint32_t)c->max_threads,
 			.count_entries = (uint32_t)c->count_entries,

@@ -107,6 +107,7 @@ static int add_collector(const struct recorder_state *st, enum source i, uint64_
 	if (!c->name || !c->state || !c->event)
 		return -ENOMEM;
 	c->rate_hz = st->source[i].rate_hz;
+	c->share = st->source[i].share;
 	c->samples = st->total[i].stored - MIN(dropped, st->total[i].stored);
 	c->seen = st->total[i].seen;
 	c->idle = st->total[i].idle;

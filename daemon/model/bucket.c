@@ -148,6 +148,8 @@ void accounting_add(struct accounting *a, const struct accounting *b)
 	a->rate_mhz = MAX(a->rate_mhz, b->rate_mhz);
 	a->threshold_us = MAX(a->threshold_us, b->threshold_us);
 	a->active |= b->active;
+	a->sampled |= b->sampled;
+	a->counted_us += b->counted_us;
 }
 
 uint64_t accounting_lost(const struct accounting *a)

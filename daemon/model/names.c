@@ -73,9 +73,13 @@ bool loss_keeps_weight(unsigned reason)
 const char *gap_reason_name(enum gap_reason reason)
 {
 	static const char *const names[] = {
-		[GAP_NONE] = "",	   [GAP_NOT_RUNNING] = "not-running",
-		[GAP_STOPPED] = "stopped", [GAP_CLOCK_STEP] = "clock-step",
-		[GAP_STORE] = "store",	   [GAP_DAMAGED] = "damaged",
+		[GAP_NONE] = "",
+		[GAP_NOT_RUNNING] = "not-running",
+		[GAP_STOPPED] = "stopped",
+		[GAP_CLOCK_STEP] = "clock-step",
+		[GAP_STORE] = "store",
+		[GAP_DAMAGED] = "damaged",
+		[GAP_NOT_SAMPLED] = "not-sampled",
 	};
 
 	return NAME_AT(names, reason) ?: "unknown";

@@ -397,6 +397,8 @@ struct accounting {
 	uint64_t rate_mhz; /* on-cpu: the rate asked for, in 1/1000 Hz per CPU */
 	uint64_t threshold_us; /* off-cpu: T, the wait that is always kept */
 	bool active; /* the collector ran */
+	bool sampled; /* syscalls: counted in spans of the time, and scaled to all of it, */
+	uint64_t counted_us; /* and so long were these; 0: nothing is known */
 };
 void accounting_add(struct accounting *a, const struct accounting *b);
 uint64_t accounting_lost(
@@ -409,6 +411,7 @@ enum gap_reason {
 	GAP_CLOCK_STEP, /* the wall clock was set */
 	GAP_STORE, /* recorded, but the store could not take it */
 	GAP_DAMAGED, /* stored, but its checksum fails */
+	GAP_NOT_SAMPLED, /* calls are counted in spans of the time, and none lay in it */
 };
 const char *gap_reason_name(enum gap_reason reason);
 
@@ -460,6 +463,8 @@ struct profile {
 	uint64_t from_wall_ns,
 		until_wall_ns; /* the bounds of the buckets that were used, half-open */
 	uint64_t covered_ns;
+	uint64_t
+		counted_ns; /* of that; less where calls were counted in spans (accounting.sampled) */
 	struct gap *gaps;
 	size_t n_gaps, cap_gaps;
 	uint64_t rate_mhz;

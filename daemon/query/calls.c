@@ -85,6 +85,7 @@ struct call_group {
 
 struct asking {
 	const struct profile *p;
+	const struct blocks *blocks;
 	enum calls_by by;
 	struct item *items;
 	struct call_group *groups;
@@ -154,9 +155,22 @@ static bool is_count(const struct asking *a, const struct item *i)
 	return row_aspect(PROFILE_SYSCALLS, a->p->columns.key[i->row]) == CALL_COUNT;
 }
 
+/* Calls of a row, or of all, by the blocks that they were counted in. */
+struct sums {
+	struct block_sums calls, errors;
+};
+
+static void add_count(struct sums *s, const struct columns *c, uint32_t row)
+{
+	block_sums_add(&s->calls, c->aux[row], (double)c->count[row]);
+	if (SYSCALL_KEY_ERRNO(c->key[row]))
+		block_sums_add(&s->errors, c->aux[row], (double)c->count[row]);
+}
+
 static void list_groups(struct asking *a, struct calls_answer *answer)
 {
 	const struct columns *c = &a->p->columns;
+	struct sums sums = {};
 
 	for (size_t i = 0; i < c->n; i++) {
 		struct call_group *g;
@@ -168,10 +182,13 @@ static void list_groups(struct asking *a, struct calls_answer *answer)
 		if (!is_count(a, &a->items[i]))
 			continue;
 		g->calls += c->count[a->items[i].row];
+		add_count(&sums, c, a->items[i].row);
 		answer->calls += c->count[a->items[i].row];
 		if (SYSCALL_KEY_ERRNO(c->key[a->items[i].row]))
 			answer->errors += c->count[a->items[i].row];
 	}
+	answer->calls_within = estimate_interval(a->blocks, &sums.calls);
+	answer->errors_within = estimate_interval(a->blocks, &sums.errors);
 	qsort(a->groups, a->n_groups, sizeof(*a->groups), most_calls_first);
 	/* Such as were measured in a bucket that does not count them. */
 	while (a->n_groups > 0 && a->groups[a->n_groups - 1].calls == 0)
@@ -280,6 +297,17 @@ static int name_row(const struct asking *a, const struct item *i, struct call_ro
 	return row->name && row->unit ? 0 : -ENOMEM;
 }
 
+static void fill_intervals(const struct asking *a, const struct call_group *g, struct call_row *row)
+{
+	struct sums sums = {};
+
+	for (size_t i = g->from; i < g->until; i++)
+		if (is_count(a, &a->items[i]))
+			add_count(&sums, &a->p->columns, a->items[i].row);
+	row->calls_within = estimate_interval(a->blocks, &sums.calls);
+	row->errors_within = estimate_interval(a->blocks, &sums.errors);
+}
+
 static int fill_row(struct asking *a, const struct call_group *g, struct call_row *row)
 {
 	double tiny = 0;
@@ -293,16 +321,17 @@ static int fill_row(struct asking *a, const struct call_group *g, struct call_ro
 	}
 	if (r == 0)
 		r = take_errnos(a, row);
+	fill_intervals(a, g, row);
 	for (unsigned i = 0; i < CALL_BINS && 1ULL << i <= TINY_BYTES; i++)
 		tiny += row->bytes.bins[i];
 	row->tiny = (uint64_t)(tiny + 0.5);
 	return r;
 }
 
-static int fill_rows(const struct profile *p, enum calls_by by, uint32_t limit,
+static int fill_rows(const struct merge *m, enum calls_by by, uint32_t limit,
 		     struct calls_answer *answer)
 {
-	_cleanup_(asking_done) struct asking a = { .p = p, .by = by };
+	_cleanup_(asking_done) struct asking a = { .p = m->p, .by = by, .blocks = &m->blocks };
 	size_t n;
 	int r = list_items(&a);
 
@@ -325,7 +354,8 @@ int query_calls(const struct query_source *src, const struct selection *sel, enu
 		uint32_t limit, struct calls_answer **ret)
 {
 	const struct projection wanted = { .series = by == CALLS_BY_PROCESS ? PROJECT_ALL : 0,
-					   .key = PROJECT_ALL };
+					   .key = PROJECT_ALL,
+					   .aux = PROJECT_ALL };
 	_cleanup_(merge_done) struct merge m = {};
 	_cleanup_(calls_answer_free_p) struct calls_answer *a = new0(struct calls_answer, 1);
 	struct selection asked = *sel;
@@ -338,12 +368,14 @@ int query_calls(const struct query_source *src, const struct selection *sel, enu
 					     : 1U << CALL_COUNT | 1U << CALL_LATENCY |
 						       1U << CALL_BYTES | 1U << CALL_BASIS;
 	r = merge_init(&m, &asked, wanted);
+	m.by_block = true;
 	if (r == 0)
 		r = merge_run(&m, src);
 	if (r == 0)
-		r = fill_rows(m.p, by, limit, a);
+		r = fill_rows(&m, by, limit, a);
 	if (r < 0)
 		return r;
+	a->estimated = m.p->accounting.sampled;
 	a->coverage = merge_take(&m);
 	columns_done(&a->coverage->columns);
 	*ret = TAKE_PTR(a);

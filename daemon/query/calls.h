@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * System calls with what is known of them: counts and errors are exact; how long calls took and how much they moved is
+ * System calls with what is known of them: counts and errors are exact, unless they were counted in spans of the time; how long calls took and how much they moved is
  * measured for some and scaled to the exact number, call by call, before calls of different kinds are added up.
  */
 #pragma once
 
+#include "query/estimate.h"
 #include "query/query.h"
 
 enum calls_by { CALLS_BY_SYSCALL = 0, CALLS_BY_PROCESS, CALLS_BY_ERRNO, CALLS_BY_N };
@@ -35,6 +36,7 @@ struct call_row {
 	uint32_t pid; /* of a process, else 0 */
 	uint64_t start; /* ns since boot */
 	uint64_t calls, errors;
+	struct interval calls_within, errors_within;
 	struct call_measure latency, bytes;
 	uint64_t tiny; /* of the calls in bytes.bins */
 	struct call_part parts[CALL_PARTS]; /* most frequent first */
@@ -47,6 +49,8 @@ struct calls_answer {
 	size_t n_rows;
 	uint64_t omitted;
 	uint64_t calls, errors; /* of the whole selection */
+	struct interval calls_within, errors_within;
+	bool estimated; /* not all calls were counted: see the intervals */
 };
 /* limit 0: all rows. */
 int query_calls(const struct query_source *src, const struct selection *sel, enum calls_by by,

@@ -191,7 +191,7 @@ static int group_of_key(struct grouping *gr, uint32_t key, uint32_t *ret)
 	return intern(&gr->groups, k, key, ret);
 }
 
-static int group_of_row(struct grouping *gr, size_t row, uint32_t *ret)
+int grouping_of_row(struct grouping *gr, size_t row, uint32_t *ret)
 {
 	const struct columns *c = &gr->p->columns;
 
@@ -364,7 +364,7 @@ int grouping_add(struct grouping *gr, bool totals)
 	for (size_t i = 0; r == 0 && i < gr->p->columns.n; i++) {
 		uint32_t g;
 
-		r = group_of_row(gr, i, &g);
+		r = grouping_of_row(gr, i, &g);
 		if (r == 0)
 			add_self(gr, &gr->groups.g[g], i);
 	}

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "query/estimate.h"
 #include "query/query.h"
 
 /* A query that would pass one of these is refused with -E2BIG, if at all; nothing is cut silently. */
@@ -121,6 +122,10 @@ struct merge {
 	struct columns settled; /* in the profile's units */
 	size_t max_rows; /* QUERY_MAX_ROWS, or less in a test */
 	bool coarse; /* rows have lost their process and thread */
+	/* Counts of calls are kept apart by the block of their bucket, in aux: estimate.h. */
+	bool by_block;
+	uint32_t block; /* of the bucket at hand */
+	struct blocks blocks;
 	bool keep_ids; /* somebody holds ids of the answer's dictionary: it may only grow */
 };
 /* `wanted` is what the question needs; what filters and scaling need is added. */
@@ -245,6 +250,8 @@ void grouping_init(struct grouping *gr, struct facet f, const struct profile *p)
 void grouping_done(struct grouping *gr);
 /* Adds p->columns to the groups. Without `totals`, self alone is filled where the two differ. */
 int grouping_add(struct grouping *gr, bool totals) _warn_unused_;
+/* The group of a row that was added. */
+int grouping_of_row(struct grouping *gr, size_t row, uint32_t *ret) _warn_unused_;
 /* The name of a group, malloc'ed; `otherwise` when its elements have none. */
 int grouping_name(const struct grouping *gr, const struct group *g, const char *otherwise,
 		  char **ret_name, char **ret_binary) _warn_unused_;

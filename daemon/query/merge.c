@@ -240,6 +240,8 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 		if (!(m->aspects & 1U << row_aspect(type, i.key)))
 			continue;
 		i.aux = valid_aux(m, d, i.key, c->aux[n]);
+		if (m->by_block && row_aspect(type, i.key) == CALL_COUNT)
+			i.aux = m->block;
 		/* The stack of such a row is that of whom aux names. */
 		if (row_aux(type, i.key) == AUX_SERIES && c->aux[n] && !i.aux)
 			i.stack = 0;
@@ -304,7 +306,13 @@ int merge_flush(struct merge *m)
 static int on_bucket(void *ctx, const struct dict *d, const struct bucket_meta *meta,
 		     const struct columns *columns)
 {
-	return merge_add(ctx, d, columns);
+	struct merge *m = ctx;
+	const struct accounting *a = &meta->source[m->sel->type];
+
+	m->block = a->sampled
+			   ? blocks_add(&m->blocks, meta->covered_ns, a->counted_us * NSEC_PER_USEC)
+			   : 0;
+	return merge_add(m, d, columns);
 }
 
 int merge_run(struct merge *m, const struct query_source *src)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "model/profile.h"
+#include "query/estimate.h"
 #include "store/store.h"
 
 enum filter_key {
@@ -117,6 +118,7 @@ struct top_row {
 	uint64_t start; /* of the process: ns since boot */
 	uint64_t events, errors, max; /* events: waits or calls; 0 for on-cpu */
 	double share; /* of the selection's total: self, or total when sorted by it */
+	struct interval within; /* syscalls: of self */
 };
 
 struct top {

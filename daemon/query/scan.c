@@ -113,9 +113,12 @@ static int use(struct scan *s, const struct dict *d, const struct bucket_meta *m
 	s->used = true;
 	if (!columns)
 		return add_gap(s, meta->start_wall_ns, end, GAP_DAMAGED);
+	if (a->sampled && !a->counted_us)
+		return add_gap(s, meta->start_wall_ns, end, GAP_NOT_SAMPLED);
 	if (!recorded(s->sel->type, a, columns))
 		return add_gap(s, meta->start_wall_ns, end, GAP_NOT_RUNNING);
 	p->covered_ns += meta->covered_ns;
+	p->counted_ns += a->sampled ? a->counted_us * NSEC_PER_USEC : meta->covered_ns;
 	s->rate_weight += (unsigned __int128)a->rate_mhz * meta->covered_ns;
 	accounting_add(&p->accounting, a);
 	return s->fn(s->ctx, d, meta, columns);

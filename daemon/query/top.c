@@ -215,28 +215,52 @@ static int fill_rows(const struct grouping *gr, struct candidates *from, bool by
 	return 0;
 }
 
+/* How exact the rows are, where calls were counted in spans of the time. */
+static int fill_intervals(const struct merge *m, struct grouping *gr, const struct candidates *c,
+			  struct top *t)
+{
+	_cleanup_free_ struct block_sums *sums = new0(struct block_sums, gr->groups.n + 1);
+	const struct columns *columns = &gr->p->columns;
+
+	if (!sums)
+		return -ENOMEM;
+	for (size_t i = 0; i < columns->n; i++) {
+		uint32_t g;
+		int r = grouping_of_row(gr, i, &g);
+
+		if (r < 0)
+			return r;
+		block_sums_add(&sums[g], columns->aux[i], (double)columns->count[i]);
+	}
+	for (size_t i = 0; i < t->n_rows; i++)
+		t->rows[i].within = estimate_interval(&m->blocks, &sums[c->c[i].g - gr->groups.g]);
+	return 0;
+}
+
 static struct projection top_projection(enum profile_type type, struct facet f)
 {
 	struct projection p = facet_projection(f);
 
 	/* Whether a call failed is in its key. */
 	if (type == PROFILE_SYSCALLS)
-		p.key = PROJECT_ALL;
+		p.key = p.aux = PROJECT_ALL;
 	return p;
 }
 
-static int make_top(struct profile *p, struct facet f, bool by_total, uint32_t limit, struct top *t)
+static int make_top(struct merge *m, struct facet f, bool by_total, uint32_t limit, struct top *t)
 {
 	_cleanup_(grouping_done) struct grouping gr;
 	_cleanup_(candidates_done) struct candidates c = {};
 	int r;
 
-	grouping_init(&gr, f, p);
+	grouping_init(&gr, f, m->p);
 	r = grouping_add(&gr, true);
 	if (r == 0)
 		r = collect(&gr, &c);
 	if (r == 0)
 		r = fill_rows(&gr, &c, by_total, limit, t);
+	if (r == 0 && m->by_block)
+		r = fill_intervals(m, &gr, &c, t);
 	return r;
 }
 
@@ -255,12 +279,13 @@ int query_top(const struct query_source *src, const struct selection *sel, enum 
 	if (!t)
 		return -ENOMEM;
 	r = merge_init(&m, sel, top_projection(sel->type, f));
+	m.by_block = sel->type == PROFILE_SYSCALLS;
 	if (r == 0)
 		r = merge_run(&m, src);
 	if (r == 0 && !sel->visibility.all)
 		r = profile_hide_kernel(m.p);
 	if (r == 0)
-		r = make_top(m.p, f, by_total, limit, t);
+		r = make_top(&m, f, by_total, limit, t);
 	if (r < 0)
 		return r;
 	t->coverage = merge_take(&m);

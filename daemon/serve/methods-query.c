@@ -74,11 +74,24 @@ static void fill_top_row(Sysprofd__V1__TopRow *m, const struct top_row *row)
 	m->max = row->max;
 }
 
+static int add_intervals(const struct top *top, uint32_t offset, Sysprofd__V1__TopRow **rows,
+			 size_t n, Sysprofd__V1__CallInterval ***ret)
+{
+	int r = table_new(&sysprofd__v1__call_interval__descriptor, n, ret);
+
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		fill_interval((*ret)[i], &top->rows[offset + i].within);
+		rows[i]->within = (*ret)[i];
+	}
+	return r;
+}
+
 static int reply_top(struct call *c, const struct top *top, uint32_t offset)
 {
 	Sysprofd__V1__TopResponse response = SYSPROFD__V1__TOP_RESPONSE__INIT;
 	_cleanup_(wire_coverage_free_p) Sysprofd__V1__Coverage *coverage = NULL;
 	_cleanup_table_ Sysprofd__V1__TopRow **rows = NULL;
+	_cleanup_table_ Sysprofd__V1__CallInterval **intervals = NULL;
 	size_t n = top->n_rows > offset ? top->n_rows - offset : 0;
 	char token[16];
 	int r = wire_coverage_pack(top->coverage, &coverage);
@@ -89,6 +102,10 @@ static int reply_top(struct call *c, const struct top *top, uint32_t offset)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		fill_top_row(rows[i], &top->rows[offset + i]);
+	if (top->coverage->accounting.sampled)
+		r = add_intervals(top, offset, rows, n, &intervals);
+	if (r < 0)
+		return r;
 	response.coverage = coverage;
 	response.rows = rows;
 	response.n_rows = n;

@@ -14,7 +14,8 @@ struct tables {
 	Sysprofd__V1__CallMeasure **measures; /* two of each row */
 	Sysprofd__V1__CallBin **bins;
 	Sysprofd__V1__CallPart **parts;
-	size_t n_measures, n_bins, n_parts;
+	Sysprofd__V1__CallInterval **intervals; /* two of each row, where it is an estimate */
+	size_t n_measures, n_bins, n_parts, n_intervals;
 };
 
 static void tables_done(struct tables *t)
@@ -23,6 +24,7 @@ static void tables_done(struct tables *t)
 	free_table(&t->measures);
 	free_table(&t->bins);
 	free_table(&t->parts);
+	free_table(&t->intervals);
 }
 
 static size_t count_bins(const struct call_measure *m)
@@ -50,7 +52,18 @@ static int tables_new(const struct calls_answer *a, struct tables *t)
 		r = table_new(&sysprofd__v1__call_bin__descriptor, bins, &t->bins);
 	if (r >= 0)
 		r = table_new(&sysprofd__v1__call_part__descriptor, parts, &t->parts);
+	if (r >= 0 && a->estimated)
+		r = table_new(&sysprofd__v1__call_interval__descriptor, 2 * a->n_rows,
+			      &t->intervals);
 	return r;
+}
+
+static Sysprofd__V1__CallInterval *add_interval(struct tables *t, const struct interval *from)
+{
+	Sysprofd__V1__CallInterval *m = t->intervals[t->n_intervals++];
+
+	fill_interval(m, from);
+	return m;
 }
 
 static Sysprofd__V1__CallMeasure *add_measure(struct tables *t, const struct call_measure *from)
@@ -74,7 +87,8 @@ static Sysprofd__V1__CallMeasure *add_measure(struct tables *t, const struct cal
 	return m;
 }
 
-static void fill_row(struct tables *t, Sysprofd__V1__SyscallRow *m, const struct call_row *row)
+static void fill_row(struct tables *t, Sysprofd__V1__SyscallRow *m, const struct call_row *row,
+		     bool estimated)
 {
 	double sized = 0;
 
@@ -86,6 +100,11 @@ static void fill_row(struct tables *t, Sysprofd__V1__SyscallRow *m, const struct
 	m->start_ns = row->start;
 	m->calls = row->calls;
 	m->errors = row->errors;
+	m->estimated = estimated;
+	if (estimated) {
+		m->calls_within = add_interval(t, &row->calls_within);
+		m->errors_within = add_interval(t, &row->errors_within);
+	}
 	m->latency = add_measure(t, &row->latency);
 	m->bytes = add_measure(t, &row->bytes);
 	m->tiny = sized > 0 ? MIN((double)row->tiny / sized, 1) : 0;
@@ -102,6 +121,7 @@ static int reply(struct call *c, const struct calls_answer *a)
 {
 	Sysprofd__V1__SyscallsResponse response = SYSPROFD__V1__SYSCALLS_RESPONSE__INIT;
 	_cleanup_(wire_coverage_free_p) Sysprofd__V1__Coverage *coverage = NULL;
+	Sysprofd__V1__CallInterval calls = SYSPROFD__V1__CALL_INTERVAL__INIT, errors = calls;
 	_cleanup_(tables_done) struct tables t = {};
 	int r = wire_coverage_pack(a->coverage, &coverage);
 
@@ -110,13 +130,20 @@ static int reply(struct call *c, const struct calls_answer *a)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < a->n_rows; i++)
-		fill_row(&t, t.rows[i], &a->rows[i]);
+		fill_row(&t, t.rows[i], &a->rows[i], a->estimated);
 	response.coverage = coverage;
 	response.rows = t.rows;
 	response.n_rows = a->n_rows;
 	response.rows_omitted = a->omitted;
 	response.calls = a->calls;
 	response.errors = a->errors;
+	response.estimated = a->estimated;
+	if (a->estimated) {
+		fill_interval(&calls, &a->calls_within);
+		fill_interval(&errors, &a->errors_within);
+		response.calls_within = &calls;
+		response.errors_within = &errors;
+	}
 	return call_reply(c, &response.base, &response.host);
 }
 

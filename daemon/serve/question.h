@@ -24,6 +24,13 @@ int check_limit(struct call *c, uint32_t asked, uint32_t otherwise, uint32_t max
 		uint32_t *ret);
 /* Tokens are opaque to clients, and to us the number of rows that came before. */
 int read_token(struct call *c, const char *token, uint32_t max, uint32_t *ret);
+static inline void fill_interval(Sysprofd__V1__CallInterval *m, const struct interval *from)
+{
+	m->low = from->low;
+	m->unbounded = from->high == UINT64_MAX;
+	m->high = m->unbounded ? 0 : from->high;
+}
+
 /* The selection as the peer may ask it, and where the answer comes from. */
 int question_begin(struct call *c, struct worker *w, const Sysprofd__V1__Selection *m,
 		   struct selection *sel, struct source *src);

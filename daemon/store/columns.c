@@ -411,6 +411,8 @@ enum source_field {
 	SOURCE_RATE,
 	SOURCE_THRESHOLD,
 	SOURCE_ACTIVE,
+	SOURCE_SAMPLED,
+	SOURCE_COUNTED,
 	SOURCE_FIELDS
 };
 
@@ -502,6 +504,10 @@ static uint64_t source_number(const struct accounting *a, unsigned field)
 		return a->threshold_us;
 	case SOURCE_ACTIVE:
 		return a->active;
+	case SOURCE_SAMPLED:
+		return a->sampled;
+	case SOURCE_COUNTED:
+		return a->counted_us;
 	case SOURCE_FIELDS:
 		break;
 	}
@@ -608,6 +614,12 @@ static void set_source_number(struct accounting *a, unsigned field, uint64_t v)
 		break;
 	case SOURCE_ACTIVE:
 		a->active = v != 0;
+		break;
+	case SOURCE_SAMPLED:
+		a->sampled = v != 0;
+		break;
+	case SOURCE_COUNTED:
+		a->counted_us = v;
 		break;
 	case SOURCE_FIELDS:
 		break;

@@ -5,6 +5,9 @@
  * A bucket's rows are scaled once, when it closes, by its time over that of its spans, both of which are exact: single
  * windows may hold no span, or the end of one. A call that ends in a bucket without any weighs what spans weigh on
  * average.
+ *
+ * Where calls are counted in spans only, counts are scaled in the same way; what is lost and seen is not: it tells of the
+ * calls that were counted.
  */
 #include "../bpf/sysprofd.h"
 #include "window/internal.h"
@@ -37,6 +40,8 @@ int calls_add(struct window *w, struct slice *s)
 
 	w->spans.covered_ns += s->mono_end_ns - s->mono_start_ns;
 	w->spans.span_ns += s->span_ns;
+	w->spans.sampled |= s->calls_sampled;
+	w->spans.counted_ns += s->counted_ns;
 	if (s->span_share > 0)
 		w->spans.share = s->span_share;
 	for (size_t i = 0; i < s->n_details; i++) {
@@ -60,16 +65,32 @@ static double weight(const struct call_spans *s)
 	return MIN((double)s->covered_ns / (double)s->span_ns, MAX_OVERWEIGHT * average);
 }
 
-void calls_scale(struct columns *c, const struct call_spans *spans)
+static void scale(uint64_t *v, double by)
 {
-	double by = weight(spans);
+	*v = (uint64_t)((double)*v * by + 0.5);
+}
 
+void calls_scale(struct bucket *b, const struct call_spans *spans)
+{
+	struct columns *c = &b->columns[PROFILE_SYSCALLS];
+	struct accounting *a = &b->meta.source[PROFILE_SYSCALLS];
+	double by = weight(spans), counts = 1;
+
+	if (spans->sampled) {
+		a->sampled = true;
+		/* Less than a microsecond would be read as none. */
+		a->counted_us = (spans->counted_ns + NSEC_PER_USEC - 1) / NSEC_PER_USEC;
+		if (spans->counted_ns)
+			counts = (double)spans->covered_ns / (double)spans->counted_ns;
+	}
 	for (size_t i = 0; i < c->n; i++) {
 		unsigned aspect = row_aspect(PROFILE_SYSCALLS, c->key[i]);
 
+		if (aspect == CALL_COUNT)
+			scale(&c->count[i], counts);
 		if (aspect != CALL_LATENCY && aspect != CALL_BYTES)
 			continue;
-		c->count[i] = (uint64_t)((double)c->count[i] * by + 0.5);
-		c->value[i] = (uint64_t)((double)c->value[i] * by + 0.5);
+		scale(&c->count[i], by);
+		scale(&c->value[i], by);
 	}
 }

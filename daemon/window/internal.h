@@ -29,6 +29,8 @@ struct source_ns {
 struct call_spans {
 	uint64_t covered_ns, span_ns;
 	double share;
+	bool sampled; /* calls were counted in spans too, */
+	uint64_t counted_ns; /* so long */
 };
 
 struct window {
@@ -95,4 +97,4 @@ void locks_add(struct adding *a);
 
 /* calls.c: what a slice knows of how long calls took; scaled when the bucket closes. */
 int calls_add(struct window *w, struct slice *s);
-void calls_scale(struct columns *c, const struct call_spans *spans);
+void calls_scale(struct bucket *b, const struct call_spans *spans);

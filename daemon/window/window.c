@@ -422,7 +422,7 @@ static void settle(const struct window *w, struct bucket *b)
 {
 	const struct source_ns *ns = w->ns;
 
-	calls_scale(&b->columns[PROFILE_SYSCALLS], &w->spans);
+	calls_scale(b, &w->spans);
 	for (size_t t = 0; t < PROFILE_TYPE_N; t++) {
 		struct columns *c = &b->columns[t];
 

@@ -154,4 +154,64 @@ def test_details_of_a_part_of_the_time(t):
     assert abs(stood - row["calls"]) <= len(row["latency"]["histogram"]), row
 
 
+STEADY = """
+import os, sys, time
+end, n = time.monotonic() + float(sys.argv[1]), 0
+while time.monotonic() < end:
+    for i in range(20): os.getppid()
+    n += 20
+    time.sleep(0.002)
+print(n)
+"""
+
+
+def sampled(t, **more):
+    d = t.daemon({"collect": {"syscall-counts": "sampled", "bucket": "1s", "slice": "500ms", **more}})
+    p = t.spawn("python3", "-c", STEADY, "14")
+    n = int(p.communicate(timeout=60)[0])
+    d.settle()
+    return d, n, ["--since", "-40s", "--filter", f"pid={p.pid}"]
+
+
+def check_sampled(d, n, args):
+    answer = d.syscalls(*args)
+    row = {r["syscall"]: r for r in answer["rows"]}["getppid"]
+    print(f"# {n} calls; {row['low']} to {row['high']}, {answer['counted_seconds']:.2f} s of "
+          f"{answer['covered_seconds']:.2f} s")
+    assert answer["exact"] is False and row["exact"] is False, answer
+    assert row["low"] <= row["calls"] <= row["high"], row
+    # One interval in twenty misses the truth; nearly none by as much as this.
+    assert row["low"] / 2 <= n <= row["high"] * 2, (n, row)
+    assert 0.02 < answer["counted_seconds"] / answer["covered_seconds"] < 0.4, answer["covered_seconds"]
+    top = rows_by_name(d.top("--type", "syscalls", *args))["getppid"]
+    assert not top["exact"] and top["self"] == row["calls"], top
+    assert (top["low"], top["high"]) == (row["low"], row["high"]), (top, row)
+
+
+def test_sampled(t):
+    d, n, args = sampled(t)
+    check_sampled(d, n, args)
+    status = d.status()["collectors"]["syscalls"]
+    assert status["share"] == 0.1 and "sampled" in status["state"], status
+    text = d.ctl("syscalls", *args).stdout.decode()
+    assert "numbers are estimates" in text and "WITHIN" in text and "~" in text, text
+
+
+def test_sampled_alone(t):
+    """Where no other collector needs the return of calls, its program is there in spans only."""
+    check_sampled(*sampled(t, futex="no"))
+
+
+def test_exact_and_sampled(t):
+    d = t.daemon()
+    t.run(workload("calls"), 1, 1, 1000)
+    d.settle()
+    assert d.syscalls("--since", "-60s")["exact"] is True
+    assert all(r["exact"] for r in d.syscalls("--since", "-60s")["rows"])
+    d.config["collect"]["syscall-counts"] = "sampled"
+    d.reload()
+    # The first span comes in the course of a bucket.
+    answer = wait_for(lambda: d.syscalls("--since", "-60s"), lambda a: a["exact"] is False, timeout=45)
+    assert all(not r["exact"] and r["low"] <= r["calls"] for r in answer["rows"]), answer["rows"][:3]
+
 main(__name__)

@@ -329,7 +329,9 @@ static void random_meta(struct bucket_meta *m, uint64_t seq)
 					  .lost_us = odd_number(1),
 					  .rate_mhz = 19000,
 					  .threshold_us = odd_number(0),
-					  .active = next_random() % 2 };
+					  .active = next_random() % 2,
+					  .sampled = next_random() % 2,
+					  .counted_us = odd_number(1) };
 		for (size_t l = 0; l < LOSS_REASONS; l++)
 			a->lost[l] = next_random() % 4 ? 0 : odd_number(0);
 	}
@@ -360,6 +362,8 @@ static void assert_same_meta(const struct bucket_meta *a, const struct bucket_me
 		assert_int_equal(x->rate_mhz, y->rate_mhz);
 		assert_int_equal(x->threshold_us, y->threshold_us);
 		assert_int_equal(x->active, y->active);
+		assert_int_equal(x->sampled, y->sampled);
+		assert_int_equal(x->counted_us, y->counted_us);
 	}
 }
 

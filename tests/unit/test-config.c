@@ -50,7 +50,7 @@ static void test_values(void **state)
 
 	assert_int_equal(
 		load("# a comment\n[collect]\r\n\ton-cpu-rate = "
-		     "99.5\nfutex=off\nsyscall-details=25%\n"
+		     "99.5\nfutex=off\nsyscall-details=25%\nsyscall-counts=sampled\n"
 		     "off-cpu-threshold=500us\non-cpu-event=cycles\n"
 		     "[store]\nmax-size=64M\n[log]\nlevel=debug\n"
 		     "[symbol]\ndebuginfod-urls=https://a.example/x  http://b:8002\n"
@@ -59,6 +59,7 @@ static void test_values(void **state)
 		0);
 	assert_true(c->on_cpu_rate == 99.5);
 	assert_true(c->syscall_details == 0.25);
+	assert_int_equal(c->syscall_counts, 1);
 	assert_false(c->futex);
 	assert_int_equal(c->off_cpu_threshold_ns, 500000);
 	assert_int_equal(c->on_cpu_event, 1);

@@ -473,7 +473,11 @@ static void test_off_cpu(void **state)
 
 static void test_syscalls(void **state)
 {
-	_cleanup_(strbuf_done) struct strbuf text = {}, narrow = {}, json = {}, errnos = {};
+	_cleanup_(strbuf_done) struct strbuf text = {}, narrow = {}, json = {}, errnos = {},
+					     estimated = {};
+	Sysprofd__V1__CallInterval within = {
+		PROTOBUF_C_MESSAGE_INIT(&sysprofd__v1__call_interval__descriptor), 1900, 2100, false
+	};
 	Sysprofd__V1__SyscallsResponse m = SYSPROFD__V1__SYSCALLS_RESPONSE__INIT;
 	Sysprofd__V1__SyscallRow row = SYSPROFD__V1__SYSCALL_ROW__INIT, *rows[] = { &row };
 	Sysprofd__V1__CallMeasure latency = SYSPROFD__V1__CALL_MEASURE__INIT,
@@ -520,14 +524,21 @@ static void test_syscalls(void **state)
 	row.tiny = 0.25;
 	answer_with(&m.base);
 	assert_int_equal(run("syscalls --format json", 0, &json), 0);
-	assert_non_null(strstr(json.data, "\"syscall\":\"recvmsg\",\"calls\":2000,"
-					  "\"calls_per_second\":200,\"errors\":10,\"errnos\":[{"
-					  "\"name\":\"EAGAIN\",\"calls\":9}]"));
+	assert_non_null(strstr(json.data,
+			       "\"syscall\":\"recvmsg\",\"calls\":2000,"
+			       "\"calls_per_second\":200,\"errors\":10,\"exact\":true,\"errnos\":[{"
+			       "\"name\":\"EAGAIN\",\"calls\":9}]"));
 	assert_non_null(strstr(json.data, "\"histogram\":[{\"from\":512,\"below\":1024,"
 					  "\"calls\":1000}]"));
 	assert_non_null(strstr(json.data, "\"bytes_per_second\":60000,\"tiny\":0.25"));
 	assert_int_equal(run("syscalls --by errno", 0, &errnos), 0);
 	assert_null(strstr(errnos.data, "P50"));
+	row.calls_within = m.calls_within = &within;
+	coverage.estimated = m.estimated = true;
+	answer_with(&m.base);
+	assert_int_equal(run("syscalls", 0, &estimated), 0);
+	assert_non_null(strstr(estimated.data, "~2,000 calls ("));
+	assert_non_null(strstr(estimated.data, "5.00 %), 200 a second"));
 }
 
 static void test_series(void **state)

@@ -107,6 +107,35 @@ static void test_folded(void **state)
 	filled_done(&f);
 }
 
+/* Calls that were counted in spans stand for the whole bucket, also in what is asked of it while it is open. */
+static void test_sampled_calls(void **state)
+{
+	_cleanup_(window_free_p) struct window *w = make_window(100, 1000);
+	const struct bucket_meta begin = { .length_ns = 1 };
+	struct filled open = {}, closed = {};
+	struct slice s = make_slice();
+
+	s.calls_sampled = true;
+	s.counted_ns = 2000;
+	assert_int_equal(window_add(w, &s, &begin), 0);
+	s = make_slice();
+	s.mono_end_ns = 19000;
+	s.calls_sampled = true;
+	s.n_syscalls = 0;
+	s.source[SOURCE_SYSCALLS].sum = (struct account){};
+	assert_int_equal(window_add(w, &s, &begin), 0);
+	assert_int_equal(window_snapshot(w, &open), 0);
+	assert_int_equal(window_close(w, &closed), 0);
+	/* 20 us, of which 2 were looked at. */
+	assert_int_equal(sum_counts(&open.bucket->columns[PROFILE_SYSCALLS]), 210);
+	assert_int_equal(sum_counts(&closed.bucket->columns[PROFILE_SYSCALLS]), 210);
+	assert_true(closed.bucket->meta.source[PROFILE_SYSCALLS].sampled);
+	assert_int_equal(closed.bucket->meta.source[PROFILE_SYSCALLS].counted_us, 2);
+	assert_int_equal(closed.bucket->meta.source[PROFILE_SYSCALLS].stored, 21);
+	filled_done(&open);
+	filled_done(&closed);
+}
+
 /* A row that fails takes none of the others with it. */
 static void test_failing(void **state)
 {
@@ -249,9 +278,8 @@ static void test_nearest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_folded),
-		cmocka_unit_test(test_locks_folded),
-		cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_folded),	cmocka_unit_test(test_locks_folded),
+		cmocka_unit_test(test_nearest), cmocka_unit_test(test_sampled_calls),
 		cmocka_unit_test(test_failing),
 	};
 
