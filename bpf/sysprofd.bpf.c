@@ -26,5 +26,6 @@
 #include "futex.bpf.c"
 #include "detail.bpf.c"
 #include "syscall.bpf.c"
+#include "contention.bpf.c"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -425,6 +425,68 @@ struct lock_value {
 	u64 max_ns;
 };
 
+/* ---- locks of the kernel ----------------------------------------------------------------------- */
+
+enum kernel_lock_kind {
+	KERNEL_LOCK_OTHER = 0,
+	KERNEL_LOCK_SPINLOCK = 1,
+	KERNEL_LOCK_RWLOCK_READ = 2,
+	KERNEL_LOCK_RWLOCK_WRITE = 3,
+	KERNEL_LOCK_MUTEX = 4,
+	KERNEL_LOCK_RWSEM_READ = 5,
+	KERNEL_LOCK_RWSEM_WRITE = 6,
+	KERNEL_LOCK_PERCPU_READ = 7,
+	KERNEL_LOCK_PERCPU_WRITE = 8,
+	KERNEL_LOCK_RT_MUTEX = 9,
+	KERNEL_LOCK_SEMAPHORE = 10,
+	KERNEL_LOCK_KINDS
+};
+
+/* The innermost ones, our own programs' and the tracepoint's among them. */
+#define KERNEL_LOCK_FRAMES 12
+
+/* Waits of one process for one kind of lock at one place, of one window. Written by programs without any lock. */
+struct kernel_lock {
+	u64 id; /* a hash of all that tells it from others; 0: free */
+	u64 start;
+	u64 waits;
+	u64 ns;
+	u64 max_ns;
+	u32 check; /* another hash of the same */
+	u32 claims; /* 1 while it is filled */
+	u32 tgid;
+	u16 kind; /* enum kernel_lock_kind */
+	u16 nr;
+	u64 ips[KERNEL_LOCK_FRAMES]; /* leaf first */
+};
+SHARED_ASSERT(sizeof(struct kernel_lock) == 56 + 8 * KERNEL_LOCK_FRAMES);
+#define KERNEL_LOCK_WAYS 8
+
+/* A wait in progress. */
+struct kernel_wait {
+	u64 lock;
+	u64 since;
+	u64 id;
+	u64 start;
+	u32 check;
+	u32 tid; /* 0: free */
+	u32 tgid;
+	u16 kind;
+	u16 nr;
+	u64 ips[KERNEL_LOCK_FRAMES];
+};
+#define KERNEL_WAIT_WAYS 2
+
+/* Those who spin do not leave their CPU; what interrupts them may spin as well. */
+#define KERNEL_SPINS 4
+struct kernel_spins {
+	u32 depth;
+	u32 walks[2]; /* in this stretch of time: of waits that spin, of those that sleep */
+	u32 pad;
+	u64 stretch;
+	struct kernel_wait wait[KERNEL_SPINS];
+};
+
 /* ---- accounting -------------------------------------------------------------------------------- */
 
 /* Per CPU, per window set, per source. */

@@ -54,7 +54,8 @@ _sysprofctl_word()
 	status | types) options='--format' ;;
 	stacks) options='-n --format' ;;
 	top) options="$selection --by -n --sort --names --format" ;;
-	locks | counters) options='--since --until --filter -n --format' ;;
+	locks) options='--since --until --filter --kernel -n --format' ;;
+	counters) options='--since --until --filter -n --format' ;;
 	offcpu) options='--since --until --filter --idle -n --format' ;;
 	syscalls) options='--since --until --filter --by -n --format' ;;
 	flame) options="$selection -o --names --format" ;;

@@ -284,6 +284,8 @@ static bool give_way(struct collector *c, int error, enum source culprit, const 
 		c->sources[culprit].attempt++;
 		return true;
 	}
+	if (c->sources[SOURCE_FUTEX].on && kernel_locks_give_way(c, why))
+		return true;
 	if (!any_on(c, SOURCE_ON_CPU + 1))
 		return false;
 	for (int s = SOURCE_ON_CPU + 1; s < SOURCE_N; s++)

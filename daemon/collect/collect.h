@@ -35,6 +35,7 @@ struct collect_options {
 	bool sample_calls; /* count calls for COUNTED_SHARE of the time only */
 	uint64_t
 		bucket_ns; /* the time from one bucket's end to the next: what is sampled is sampled in each */
+	bool kernel_locks; /* waits for the kernel's own locks, beside those of futex */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
 	unsigned
 		skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
@@ -67,6 +68,8 @@ struct source_state {
 	double rate_hz; /* on-CPU */
 	double share; /* of the time in which it counts; 0: always */
 	uint64_t threshold_ns; /* off-CPU: T now */
+	char kernel_locks
+		[96]; /* futex: where waits for the kernel's own locks come from, or why there are none */
 };
 void collector_source_state(const struct collector *c, enum source s, struct source_state *ret);
 
@@ -162,6 +165,9 @@ struct slice {
 	struct slice_lock_sample *lock_samples;
 	size_t n_lock_samples, cap_lock_samples;
 	uint64_t lock_slots_short, lock_samples_lost; /* waits and calls, samples: not told here */
+	struct kernel_lock *kernel_locks; /* several may have the same key */
+	size_t n_kernel_locks, cap_kernel_locks;
+	uint64_t kernel_locks_lost; /* waits */
 	struct slice_thread *threads;
 	size_t n_threads, cap_threads;
 	struct slice_source source[SOURCE_N];

@@ -27,6 +27,7 @@ struct slice *slice_free(struct slice *s)
 	free(s->futex);
 	free(s->locks);
 	free(s->lock_samples);
+	free(s->kernel_locks);
 	free(s->threads);
 	free(s);
 	return NULL;

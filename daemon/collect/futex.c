@@ -38,6 +38,8 @@ static int futex_drain(struct collector *c, unsigned set, struct slice *s)
 
 	slice_balance(s, SOURCE_FUTEX, d.waits);
 	k = locks_drain(c, set, s);
+	r = r < 0 ? r : k;
+	k = kernel_locks_drain(c, set, s);
 	return r < 0 ? r : k;
 }
 
@@ -60,6 +62,8 @@ static int futex_configure(struct collector *c)
 		r = use_map(c->skel->maps.futex_b, entries);
 	if (r == 0)
 		r = locks_configure(c);
+	if (r == 0)
+		r = kernel_locks_configure(c);
 	return r;
 }
 
@@ -74,9 +78,16 @@ static int futex_attach(struct collector *c)
 		r = locks_attach(c);
 	if (r < 0)
 		return r;
+	kernel_locks_attach(c);
 	snprintf(state->hook, sizeof(state->hook), "sched_switch, %s",
 		 hooks_sys_exit_is_classic(c) ? "sys_exit tracepoint" : "sys_exit");
 	return 0;
+}
+
+static void futex_free(struct collector *c)
+{
+	locks_free(c);
+	kernel_locks_free(c);
 }
 
 const struct source_ops futex_ops = {
@@ -84,5 +95,5 @@ const struct source_ops futex_ops = {
 	.configure = futex_configure,
 	.attach = futex_attach,
 	.drain = futex_drain,
-	.free = locks_free,
+	.free = futex_free,
 };

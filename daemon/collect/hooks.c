@@ -117,6 +117,8 @@ int hooks_probe(struct collector *c)
 		h->finish_task_switch = c->o.places->finish_task_switch;
 	h->task_from_pid = types_find(&types, "bpf_task_from_pid", BTF_KIND_FUNC, &id);
 	h->task_from_vpid = types_find(&types, "bpf_task_from_vpid", BTF_KIND_FUNC, &id);
+	h->contention = tracepoint_args(&types, "contention_begin") == 2 &&
+			tracepoint_args(&types, "contention_end") == 2;
 	h->find_vma = enum_has(&types, "bpf_func_id", "BPF_FUNC_find_vma");
 	h->probed = true;
 	return 0;

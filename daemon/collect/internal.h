@@ -85,6 +85,7 @@ struct hooks {
 	bool no_tracefs; /* which could not be attached */
 	bool task_from_pid,
 		task_from_vpid; /* a program can find a thread by its number (6.2; 6.14) */
+	bool contention; /* the kernel tells waits for its own locks (5.19) */
 	bool find_vma; /* a program can ask for a mapping (5.17) */
 	const char *finish_task_switch; /* its symbol, where there are kprobes; or NULL */
 };
@@ -109,6 +110,8 @@ struct collector {
 	unsigned recent_windows; /* in `recent` */
 	uint32_t window; /* the open one, to whose end the programs may be ahead during a drain */
 	uint64_t window_mono_ns; /* the open window's begin */
+	struct kernel_locks *kernel_locks; /* or NULL */
+	bool kernel_locks_refused;
 	int grace_fd, grace_slot_fd; /* map-in-map whose rewriting waits for a grace period */
 
 	struct program_misses *misses;
@@ -160,6 +163,16 @@ int locks_configure(struct collector *c);
 int locks_attach(struct collector *c);
 int locks_drain(struct collector *c, unsigned set, struct slice *s);
 void locks_free(struct collector *c);
+
+/* ---- kernel-locks.c, for futex.c: the kernel's own locks ------------------------------------------- */
+
+int kernel_locks_configure(struct collector *c);
+/* After a refused load that may be theirs: true when they were in it, and will not be in the next one. */
+bool kernel_locks_give_way(struct collector *c, const char *why);
+/* What fails leaves them out, and the state says so. */
+void kernel_locks_attach(struct collector *c);
+int kernel_locks_drain(struct collector *c, unsigned set, struct slice *s);
+void kernel_locks_free(struct collector *c);
 
 /* ---- hooks.c ------------------------------------------------------------------------------------- */
 

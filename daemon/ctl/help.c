@@ -140,7 +140,7 @@ static const struct {
 			    "syscalls;\n"
 			    "  folded text of on-cpu counts samples.\n",
 			    true, false, true, "" },
-	[COMMAND_LOCKS] = { "locks [-n N] [SELECTION] [--format text|json]\n"
+	[COMMAND_LOCKS] = { "locks [--kernel] [-n N] [SELECTION] [--format text|json]\n"
 			    "  Locks in user space, those with the longest waits first: who waits, "
 			    "who "
 			    "holds, who\n"
@@ -162,7 +162,14 @@ static const struct {
 			    "  Filters choose locks by those who wait, and count their waits; "
 			    "percentiles, most at\n"
 			    "  once, wakes and holders are those of the whole lock.\n",
-			    true, true, false, "  -n N              so many locks; default: 5\n" },
+			    true, true, false,
+			    "  --kernel          waits for the kernel's own locks instead: of "
+			    "which "
+			    "kind they\n"
+			    "                    are, the function that takes them, whose threads "
+			    "wait; from\n"
+			    "                    Linux 5.19 on\n"
+			    "  -n N              so many locks; default: 5, of the kernel 20\n" },
 	[COMMAND_SERIES] = { "series [--by DIMENSION] [--step D] [-n N] [SELECTION] [--format "
 			     "text|json]\n"
 			     "  Values over time: all together, or by DIMENSION. A step that was "

@@ -2,7 +2,7 @@
 /* locks: a block for each lock: what it is, who waits, who holds, what is wrong. */
 #include <stdio.h>
 
-#include "ctl/print.h"
+#include "ctl/kernel-locks.h"
 #include "export/human.h"
 
 #define LOCKS_SHOWN 5 /* of some seven lines: a screen */
@@ -317,10 +317,18 @@ static const struct printed printed = {
 	.text = answer_text,
 };
 
+static const struct printed printed_kernel = {
+	.method = "Locks",
+	.answer = &sysprofd__v1__locks_response__descriptor,
+	.json = kernel_locks_json,
+	.text = kernel_locks_text,
+};
+
 int command_locks(const struct options *o, struct client *c)
 {
 	Sysprofd__V1__LocksRequest q = SYSPROFD__V1__LOCKS_REQUEST__INIT;
 
-	q.limit = o->rows_given ? o->rows : LOCKS_SHOWN;
-	return command_print(o, c, &printed, &q.base, &q.selection);
+	q.kernel = o->kernel;
+	q.limit = o->rows_given || o->kernel ? o->rows : LOCKS_SHOWN;
+	return command_print(o, c, o->kernel ? &printed_kernel : &printed, &q.base, &q.selection);
 }

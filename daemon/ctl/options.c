@@ -258,6 +258,12 @@ static int set_idle(struct options *o, const char *v, struct strbuf *error)
 	return 0;
 }
 
+static int set_kernel(struct options *o, const char *v, struct strbuf *error)
+{
+	o->kernel = true;
+	return 0;
+}
+
 static int set_help(struct options *o, const char *v, struct strbuf *error)
 {
 	o->help = true;
@@ -298,6 +304,7 @@ static const struct option_row {
 	{ "by", 0, false, IN(TOP) | IN(SERIES), set_by },
 	{ "by", 0, false, IN(SYSCALLS), set_calls_by },
 	{ "idle", 0, true, IN(OFFCPU), set_idle },
+	{ "kernel", 0, true, IN(LOCKS), set_kernel },
 	{ "rows", 'n', false,
 	  IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SYSCALLS) | IN(COUNTERS) | IN(SERIES) | IN(LABELS) |
 		  IN(STACKS),
@@ -618,6 +625,8 @@ void options_describe(const struct options *o, struct strbuf *out)
 		strbuf_printf(out, "--type %s ", profile_type_name(o->type));
 	if (o->idle)
 		strbuf_puts(out, "--idle ");
+	if (o->kernel)
+		strbuf_puts(out, "--kernel ");
 	if (top || o->by != SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED)
 		strbuf_printf(out, "--by %s ", dimension_word(o->by));
 	if (o->command == COMMAND_SYSCALLS)

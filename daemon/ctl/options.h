@@ -74,6 +74,7 @@ struct options {
 	bool format_given;
 	bool short_names;
 	bool idle; /* --idle: idle waits are shown as well */
+	bool kernel; /* --kernel: locks of the kernel */
 	const char *output;
 	double rate_hz; /* 0: the daemon's choice */
 	double seconds;

@@ -40,6 +40,8 @@ static void collector_json(struct json *j, const Sysprofd__V1__CollectorStatus *
 		json_key(j, "reused");
 		json_unsigned(j, c->reused);
 	}
+	if (!str_empty(c->kernel_locks))
+		json_put_string(j, "kernel_locks", c->kernel_locks);
 	losses_json(j, "lost", c->lost, c->n_lost, false);
 	losses_json(j, "folded", c->lost, c->n_lost, true);
 	json_object_end(j);
@@ -225,6 +227,17 @@ static void put_reused(const Sysprofd__V1__CollectorStatus *c, const struct text
 	text_wrap(t, line.data ?: "", 2, out);
 }
 
+static void put_kernel_locks(const Sysprofd__V1__CollectorStatus *c, const struct text *t,
+			     struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+
+	if (str_empty(c->kernel_locks))
+		return;
+	strbuf_printf(&line, "locks of the kernel: %s", c->kernel_locks);
+	text_wrap(t, line.data ?: "", 2, out);
+}
+
 /* In groups by how they begin: how the walks of user stacks ended, and what was dropped or refused elsewhere. */
 static void counters_text(const Sysprofd__V1__StatusResponse *m, const struct text *t,
 			  struct strbuf *out)
@@ -326,6 +339,7 @@ static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out
 		put_losses(c->name, " lost", c->lost, c->n_lost, false, &t, out);
 		put_losses(c->name, " counted, but not in full", c->lost, c->n_lost, true, &t, out);
 		put_reused(c, &t, out);
+		put_kernel_locks(c, &t, out);
 	}
 	store_text(m->store ?: &no_store, &t, out);
 	cost_text(m, &t, out);

@@ -59,6 +59,8 @@ static const struct setting settings[] = {
 	  "Share of the time in which system calls are timed and sized: random stretches of it, always, or off." },
 	{ "collect", "futex", KIND_BOOL, AT(futex), "yes", NULL, NULL, NULL,
 	  "Measure waits for locks." },
+	{ "collect", "kernel-locks", KIND_BOOL, AT(kernel_locks), "yes", NULL, NULL, NULL,
+	  "With futex: measure waits for the kernel's own locks as well, where it tells them (Linux 5.19)." },
 	{ "collect", "on-cpu-rate", KIND_REAL, AT(on_cpu_rate), "19", "1", "9999", NULL,
 	  "On-CPU samples per second and CPU." },
 	{ "collect", "on-cpu-event", KIND_CHOICE, AT(on_cpu_event), "cpu-clock", NULL, NULL, events,

@@ -13,7 +13,7 @@
 
 struct config {
 	/* [collect] */
-	bool on_cpu, off_cpu, syscalls, futex;
+	bool on_cpu, off_cpu, syscalls, futex, kernel_locks;
 	unsigned syscall_counts; /* 0: exact, 1: sampled */
 	double syscall_details; /* share of the time */
 	double on_cpu_rate;

@@ -104,7 +104,8 @@ static int add_collector(const struct recorder_state *st, enum source i, uint64_
 	c->name = strdup(profile_type_name((enum profile_type)i));
 	c->state = strdup(st->source[i].text);
 	c->event = strdup(st->source[i].hook);
-	if (!c->name || !c->state || !c->event)
+	c->kernel_locks = strdup(st->source[i].kernel_locks);
+	if (!c->name || !c->state || !c->event || !c->kernel_locks)
 		return -ENOMEM;
 	c->rate_hz = st->source[i].rate_hz;
 	c->share = st->source[i].share;
@@ -174,6 +175,7 @@ static int add_counters(struct manager *m, const struct recorder_state *st,
 		{ "locks-folded", st->window.folded_locks },
 		{ "lock-slots-short", st->window.lock_slots_short },
 		{ "lock-samples-lost", st->window.lock_samples_lost },
+		{ "kernel-locks-lost", st->window.kernel_locks_lost },
 		{ "stacks-folded", st->window.folded_stacks },
 		{ "walk-complete", st->window.walks[WALK_COMPLETE] },
 		{ "walk-read-failed", st->window.walks[WALK_READ_FAILED] },

@@ -162,6 +162,25 @@ const char *counter_name(unsigned counter)
 	return NAME_AT(names, counter) ?: "unknown";
 }
 
+const char *kernel_lock_name(unsigned kind)
+{
+	static const char *const names[KERNEL_LOCK_KINDS] = {
+		[KERNEL_LOCK_OTHER] = "other",
+		[KERNEL_LOCK_SPINLOCK] = "spinlock",
+		[KERNEL_LOCK_RWLOCK_READ] = "rwlock-read",
+		[KERNEL_LOCK_RWLOCK_WRITE] = "rwlock-write",
+		[KERNEL_LOCK_MUTEX] = "mutex",
+		[KERNEL_LOCK_RWSEM_READ] = "rwsem-read",
+		[KERNEL_LOCK_RWSEM_WRITE] = "rwsem-write",
+		[KERNEL_LOCK_PERCPU_READ] = "percpu-rwsem-read",
+		[KERNEL_LOCK_PERCPU_WRITE] = "percpu-rwsem-write",
+		[KERNEL_LOCK_RT_MUTEX] = "rt-mutex",
+		[KERNEL_LOCK_SEMAPHORE] = "semaphore",
+	};
+
+	return kind < KERNEL_LOCK_KINDS ? names[kind] : names[KERNEL_LOCK_OTHER];
+}
+
 const char *futex_class_name(unsigned cls)
 {
 	static const char *const names[] = {

@@ -282,6 +282,8 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  *                      series and stack are the holder's; the time is that of holds while somebody waited
  *  FUTEX_CROWD         0                                 lock       waits that    0              most waiters
  *                                                                   met others                   at once
+ *  FUTEX_KERNEL        0, enum kernel_lock_kind          0          waits         us             longest us
+ *                      for a lock of the kernel; series is the process, the stack the kernel's part alone
  */
 #define OFF_KEY(cause, state, total) \
 	((uint32_t)(cause) | (uint32_t)(state) << 4 | (uint32_t)(total) << 31)
@@ -321,7 +323,8 @@ enum futex_aspect {
 	FUTEX_HISTOGRAM = 1,
 	FUTEX_WAKES = 2,
 	FUTEX_HOLDER = 3,
-	FUTEX_CROWD = 4
+	FUTEX_CROWD = 4,
+	FUTEX_KERNEL = 5
 };
 
 /* The bits of a key that hold its aspect, and what they hold. */
@@ -358,6 +361,7 @@ const char *off_state_name(unsigned state); /* "S", "D", "R", "I", "T", ... */
 /* enum counter of bpf/sysprofd.h; asserted in bucket.c. */
 #define COUNTERS 5
 const char *counter_name(unsigned counter); /* "minor-faults", ... */
+const char *kernel_lock_name(unsigned kind); /* "mutex", "rwsem-write", ... */
 const char *futex_class_name(unsigned cls); /* "wait", "lock-pi", ... */
 const char *futex_outcome_name(unsigned outcome); /* "woken", "timeout", ... */
 /* "read", "compat:writev", "x32:ioctl", "syscall_999", "[invalid]"; into buf when it must be made. */

@@ -170,10 +170,21 @@ static int reply_locks(struct call *c, const struct lock_answer *a)
 	return call_reply(c, &response.base, &response.host);
 }
 
+static int answer_locks(struct call *c, const struct source *src, const struct selection *sel,
+			uint32_t limit, uint32_t stacks)
+{
+	_cleanup_(lock_answer_free_p) struct lock_answer *answer = NULL;
+	int r = query_locks(&src->query, sel,
+			    (struct lock_limits){ limit, stacks, c->answer.body.limit }, &answer);
+
+	if (r == -EFBIG)
+		return call_too_large(c);
+	return r < 0 ? r : reply_locks(c, answer);
+}
+
 int method_locks(struct call *c, struct worker *w)
 {
 	const Sysprofd__V1__LocksRequest *m = (const Sysprofd__V1__LocksRequest *)c->request;
-	_cleanup_(lock_answer_free_p) struct lock_answer *answer = NULL;
 	_cleanup_selection_ struct selection sel = {};
 	_cleanup_source_ struct source src = {};
 	uint32_t limit, stacks;
@@ -184,11 +195,8 @@ int method_locks(struct call *c, struct worker *w)
 		r = check_limit(c, m->stacks, STACKS, STACKS_MAX, "stacks", &stacks);
 	if (r >= 0)
 		r = question_begin(c, w, m->selection, &sel, &src);
-	if (r >= 0)
-		r = query_locks(&src.query, &sel,
-				(struct lock_limits){ limit, stacks, c->answer.body.limit },
-				&answer);
-	if (r == -EFBIG)
-		return call_too_large(c);
-	return r < 0 ? r : reply_locks(c, answer);
+	if (r < 0)
+		return r;
+	return m->kernel ? answer_kernel_locks(c, &src, &sel, limit, stacks)
+			 : answer_locks(c, &src, &sel, limit, stacks);
 }

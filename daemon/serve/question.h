@@ -31,6 +31,9 @@ static inline void fill_interval(Sysprofd__V1__CallInterval *m, const struct int
 	m->high = m->unbounded ? 0 : from->high;
 }
 
+/* kernel-locks.c: what Locks answers when it is asked for those of the kernel. */
+int answer_kernel_locks(struct call *c, const struct source *src, const struct selection *sel,
+			uint32_t limit, uint32_t waiters);
 /* The selection as the peer may ask it, and where the answer comes from. */
 int question_begin(struct call *c, struct worker *w, const Sysprofd__V1__Selection *m,
 		   struct selection *sel, struct source *src);

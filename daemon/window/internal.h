@@ -66,6 +66,8 @@ int64_t resolve_stack(struct window *w, const struct slice *s, const struct slic
 		      bool *ret_folded);
 struct wait_place resolve_wait(struct window *w, const struct slice *s,
 			       const struct slice_stack *st, uint32_t task_state);
+/* Waits for a lock of the kernel: the innermost frames of its own part. */
+int64_t resolve_kernel_stack(struct window *w, const struct kernel_lock *k);
 int64_t resolve_lock(struct window *w, uint32_t tgid, uint64_t start, uint64_t address,
 		     bool shared);
 
@@ -94,6 +96,9 @@ void window_drop_row(struct adding *a, enum source source, uint64_t n, uint64_t 
 
 /* locks.c: waits for locks in user space, and what explains them. */
 void locks_add(struct adding *a);
+
+/* kernel-locks.c: waits for the kernel's own locks. */
+void kernel_locks_add(struct adding *a);
 
 /* calls.c: what a slice knows of how long calls took; scaled when the bucket closes. */
 int calls_add(struct window *w, struct slice *s);

@@ -311,6 +311,41 @@ int64_t resolve_stack(struct window *w, const struct slice *s, const struct slic
 	return r < 0 ? r : id;
 }
 
+/* Frames of the tracepoint and of what is attached to it, which lie above the function that waits. */
+static size_t tracepoint_depth(struct window *w, const uint64_t *ips, size_t n)
+{
+	struct kernel_symbol sym;
+	size_t depth = 0;
+
+	for (size_t i = 0; w->kallsyms && i < n; i++)
+		if (kallsyms_find(w->kallsyms, ips[i] - (i > 0), &sym) &&
+		    (str_skip_prefix(sym.name, "bpf_prog_") || streq(sym.module, "bpf") ||
+		     str_skip_prefix(sym.name, "bpf_trace_run") ||
+		     strstr(sym.name, "_contention_begin")))
+			depth = i + 1;
+	return depth < n ? depth : 0;
+}
+
+int64_t resolve_kernel_stack(struct window *w, const struct kernel_lock *k)
+{
+	size_t n = MIN(k->nr, (size_t)KERNEL_LOCK_FRAMES), skip;
+	uint32_t leaf = 0;
+
+	if (w->bucket->dict->n_stacks > w->options.max_stacks ||
+	    w->bucket->dict->bytes > w->options.max_bytes) {
+		w->stats.folded_stacks++;
+		return push(w, 0, dict_marker(w->bucket->dict, "[other]"));
+	}
+	if (n == 0)
+		return push(w, 0, dict_marker(w->bucket->dict, "[no stack]"));
+	if (n == KERNEL_LOCK_FRAMES)
+		TRY(leaf, push(w, leaf, dict_marker(w->bucket->dict, "[truncated]")));
+	skip = tracepoint_depth(w, k->ips, n);
+	for (size_t i = n; i > skip; i--)
+		TRY(leaf, push(w, leaf, kernel_frame(w, k->ips[i - 1] - (i > 1))));
+	return leaf;
+}
+
 #define WAIT_FUNCTIONS 64
 
 /* Names are known here and nowhere else: frames of the bucket do not say which of them are the scheduler's. */

@@ -399,6 +399,7 @@ int window_add(struct window *w, struct slice *s, const struct bucket_meta *begi
 	add_on_cpu(&a);
 	add_syscalls(&a);
 	locks_add(&a);
+	kernel_locks_add(&a);
 	add_off_cpu(&a);
 	add_threads(&a);
 	r = calls_add(w, s);

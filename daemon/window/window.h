@@ -53,5 +53,6 @@ struct window_stats {
 	uint64_t folded_series, folded_stacks; /* beyond the limits of a bucket */
 	uint64_t folded_locks; /* rows of locks beyond that limit */
 	uint64_t lock_slots_short, lock_samples_lost; /* not counted in the kernel */
+	uint64_t kernel_locks_lost; /* waits */
 };
 void window_stats(const struct window *w, struct window_stats *ret);
