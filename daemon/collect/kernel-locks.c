@@ -154,9 +154,11 @@ static uint64_t skipped_runs(const struct bpf_program *p)
 									    : info.recursion_misses;
 }
 
-static uint64_t lost_so_far(const struct collector *c, uint64_t misses)
+static uint64_t lost_so_far(const struct collector *c)
 {
-	return misses + c->skel->bss->kernel_locks_short + c->skel->bss->kernel_waits_short;
+	return skipped_runs(c->skel->progs.contention_begin) +
+	       skipped_runs(c->skel->progs.contention_end) + c->skel->bss->kernel_locks_short +
+	       c->skel->bss->kernel_waits_short;
 }
 
 int kernel_locks_drain(struct collector *c, unsigned set, struct slice *s)
@@ -180,7 +182,7 @@ int kernel_locks_drain(struct collector *c, unsigned set, struct slice *s)
 			s->kernel_locks_lost += e->waits;
 		*e = (struct kernel_lock){};
 	}
-	lost = lost_so_far(c, skipped_runs(c->skel->progs.contention_begin));
+	lost = lost_so_far(c);
 	s->kernel_locks_lost += lost - l->lost_before;
 	l->lost_before = lost;
 	return r;

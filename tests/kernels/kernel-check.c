@@ -22,6 +22,7 @@
 #include "collect/collect.h"
 #include "model/profile.h"
 #include "../unit/places.h"
+#include "../workload/kernel-lock.h"
 #include "sysprofd.skel.h"
 
 #define CALLERS 8
@@ -30,6 +31,9 @@
 #define LOCK_ROUNDS 50
 #define BURN_NS (3 * NSEC_PER_SEC)
 #define TIME_LIMIT_NS (150 * NSEC_PER_SEC)
+#define KERNEL_LOCK_ROUNDS 10
+#define MAPPERS 8
+#define MAP_TURNS 3000
 #define ODD_CALLS 1000 /* of each kind of odd_kinds */
 #define LOG_TAIL 30
 #define LOG_SIZE (4U << 20)
@@ -39,6 +43,8 @@ struct truth {
 	atomic_uint lock; /* 0 free, 1 held, 2 held and waited for */
 	atomic_uint waits; /* FUTEX_WAIT that was woken */
 	atomic_uint calls;
+	struct kernel_lock_truth kernel_lock;
+	int kernel_lock_errno;
 	int odd_errno; /* of the x32 calls: kernels may be without */
 };
 
@@ -71,7 +77,7 @@ struct child {
 
 struct workload {
 	struct truth *truth;
-	struct child callers[CALLERS], odd, burner, sleeper, locker;
+	struct child callers[CALLERS], odd, burner, sleeper, locker, holder, mapper;
 	int start_fd; /* closed to let them run */
 	uint64_t off_ns; /* the sleeper did not run: elapsed time minus what schedstat says */
 };
@@ -85,6 +91,10 @@ struct tally {
 		odd_others; /* with the outcome that they must have; of the process's other calls */
 	uint64_t off_ns, sleeper_samples;
 	uint64_t lock_waits, lock_stacks;
+	struct {
+		uint64_t pipe_n, pipe_ns, file_n, file_ns; /* of the holder's process */
+		uint64_t all, mapper, lost;
+	} kernel_locks;
 	struct account account[SOURCE_N];
 	uint64_t stacks;
 };
@@ -219,6 +229,36 @@ static void run_locker(struct truth *t)
 	pthread_join(other, NULL);
 }
 
+/* Locks of the kernel: some are held for a known time, others are fought over. */
+static void run_holder(struct truth *t)
+{
+	t->kernel_lock_errno = kernel_lock_run("/tmp", KERNEL_LOCK_ROUNDS, &t->kernel_lock);
+}
+
+static void *map_and_unmap(void *arg)
+{
+	for (int i = 0; i < MAP_TURNS; i++) {
+		char *p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			       -1, 0);
+
+		if (p != MAP_FAILED)
+			*p = 1;
+		munmap(p, 1 << 16);
+	}
+	return NULL;
+}
+
+static void run_mapper(struct truth *t)
+{
+	pthread_t threads[MAPPERS];
+
+	for (int i = 0; i < MAPPERS; i++)
+		if (pthread_create(&threads[i], NULL, map_and_unmap, NULL) != 0)
+			_exit(1);
+	for (int i = 0; i < MAPPERS; i++)
+		pthread_join(threads[i], NULL);
+}
+
 static void start(struct child *c, struct workload *w, const int gate[2],
 		  void (*run)(struct truth *))
 {
@@ -248,6 +288,8 @@ static int start_all(struct workload *w)
 	start(&w->burner, w, gate, burn);
 	start(&w->sleeper, w, gate, run_sleeper);
 	start(&w->locker, w, gate, run_locker);
+	start(&w->holder, w, gate, run_holder);
+	start(&w->mapper, w, gate, run_mapper);
 	close(gate[0]);
 	w->start_fd = gate[1];
 	return 0;
@@ -269,6 +311,8 @@ static bool all_over(struct workload *w)
 	over &= is_over(&w->odd);
 	over &= is_over(&w->burner);
 	over &= is_over(&w->locker);
+	over &= is_over(&w->holder);
+	over &= is_over(&w->mapper);
 	return over;
 }
 
@@ -297,6 +341,27 @@ static void add_odd(struct tally *t, const struct workload *w, const struct slic
 	}
 }
 
+static void add_kernel_locks(struct tally *t, const struct workload *w, const struct slice *s)
+{
+	for (size_t i = 0; i < s->n_kernel_locks; i++) {
+		const struct kernel_lock *k = &s->kernel_locks[i];
+
+		t->kernel_locks.all += k->waits;
+		if (k->tgid == (uint32_t)w->mapper.pid && k->nr)
+			t->kernel_locks.mapper += k->waits;
+		if (k->tgid != (uint32_t)w->holder.pid)
+			continue;
+		if (k->kind == KERNEL_LOCK_MUTEX) {
+			t->kernel_locks.pipe_n += k->waits;
+			t->kernel_locks.pipe_ns += k->ns;
+		} else if (k->kind == KERNEL_LOCK_RWSEM_WRITE) {
+			t->kernel_locks.file_n += k->waits;
+			t->kernel_locks.file_ns += k->ns;
+		}
+	}
+	t->kernel_locks.lost += s->kernel_locks_lost;
+}
+
 static void add_slice(struct tally *t, const struct workload *w, const struct slice *s)
 {
 	for (size_t i = 0; i < s->n_on_cpu; i++) {
@@ -321,6 +386,7 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 		    row_aspect(PROFILE_SYSCALLS, s->details[i].key.call) == CALL_LATENCY)
 			t->timed += s->details[i].value.calls;
 	add_odd(t, w, s);
+	add_kernel_locks(t, w, s);
 	for (size_t i = 0; i < s->n_threads; i++)
 		if (s->threads[i].tgid == (uint32_t)w->sleeper.pid)
 			t->off_ns += s->threads[i].blocked_ns + s->threads[i].run_queue_ns +
@@ -447,6 +513,34 @@ static void judge_odd(const struct tally *t)
 	say(ok, "odd-calls", "%selse=%lu", counts, t->odd_others);
 }
 
+static void judge_kernel_locks(const struct tally *t, const struct truth *u, const char *source)
+{
+	const uint64_t held = KERNEL_LOCK_ROUNDS * KERNEL_LOCK_HOLD_NS;
+	bool known = !u->kernel_lock_errno;
+
+	if (!streq(source, "contention tracepoints")) {
+		say(strstr(source, "no contention tracepoints") && !t->kernel_locks.all,
+		    "kernel-locks", "%s", source);
+		return;
+	}
+	/* Another wait for a lock of this kind is short, and may be there. */
+	say(t->kernel_locks.all && !t->kernel_locks.lost &&
+		    (!known ||
+		     (t->kernel_locks.pipe_n >= KERNEL_LOCK_ROUNDS &&
+		      t->kernel_locks.file_n >= KERNEL_LOCK_ROUNDS &&
+		      t->kernel_locks.pipe_ns >= held && t->kernel_locks.file_ns >= held &&
+		      t->kernel_locks.pipe_ns <= u->kernel_lock.pipe_ns + held &&
+		      t->kernel_locks.file_ns <= u->kernel_lock.file_ns + held)),
+	    "kernel-locks",
+	    "waits=%lu mapping=%lu lost=%lu pipe=%lums of %lums file=%lums of %lums%s%s",
+	    t->kernel_locks.all, t->kernel_locks.mapper, t->kernel_locks.lost,
+	    (unsigned long)(t->kernel_locks.pipe_ns / NSEC_PER_MSEC),
+	    (unsigned long)(u->kernel_lock.pipe_ns / NSEC_PER_MSEC),
+	    (unsigned long)(t->kernel_locks.file_ns / NSEC_PER_MSEC),
+	    (unsigned long)(u->kernel_lock.file_ns / NSEC_PER_MSEC),
+	    known ? "" : "; userfaultfd: ", known ? "" : strerror(u->kernel_lock_errno));
+}
+
 static void judge(const struct tally *t, const struct workload *w, const struct collector *c)
 {
 	struct source_state s[SOURCE_N];
@@ -489,6 +583,7 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 			    t->lock_stacks,
 		    "futex", "%s waits=%lu of %lu%s", s[SOURCE_FUTEX].hook, t->lock_waits, waits,
 		    lost);
+		judge_kernel_locks(t, u, s[SOURCE_FUTEX].kernel_locks);
 	}
 }
 
@@ -578,6 +673,7 @@ static struct collect_options options(void)
 		.walks_per_second = 10000,
 		.slice_ns = 2 * NSEC_PER_SEC,
 		.syscall_details = 1,
+		.kernel_locks = true,
 		.places = kernel_places(),
 	};
 }
