@@ -523,14 +523,14 @@ static void judge_kernel_locks(const struct tally *t, const struct truth *u, con
 		    "kernel-locks", "%s", source);
 		return;
 	}
-	/* Another wait for a lock of this kind is short, and may be there. */
+	/* Other waits for locks of these kinds may be there, and are as long as the emulator is slow. */
 	say(t->kernel_locks.all && !t->kernel_locks.lost &&
 		    (!known ||
 		     (t->kernel_locks.pipe_n >= KERNEL_LOCK_ROUNDS &&
 		      t->kernel_locks.file_n >= KERNEL_LOCK_ROUNDS &&
 		      t->kernel_locks.pipe_ns >= held && t->kernel_locks.file_ns >= held &&
-		      t->kernel_locks.pipe_ns <= u->kernel_lock.pipe_ns + held &&
-		      t->kernel_locks.file_ns <= u->kernel_lock.file_ns + held)),
+		      t->kernel_locks.pipe_ns <= 2 * u->kernel_lock.pipe_ns + held &&
+		      t->kernel_locks.file_ns <= 2 * u->kernel_lock.file_ns + held)),
 	    "kernel-locks",
 	    "waits=%lu mapping=%lu lost=%lu pipe=%lums of %lums file=%lums of %lums%s%s",
 	    t->kernel_locks.all, t->kernel_locks.mapper, t->kernel_locks.lost,
