@@ -145,7 +145,8 @@ static void check(const char *what, double sum, double variance, double mean, do
 {
 	double error = sqrt(variance / REPLAYS), ratio = spread / variance;
 
-	print_message("%-10s %.6g, mean of the replays %+.3f %%, of which chance explains %.3f %%; variance "
+	print_message("%-10s %.6g, mean of the replays %+.3f %%, of which chance explains %.3f %%; "
+		      "variance "
 		      "%.3f of what is expected\n",
 		      what, sum, (mean / sum - 1) * 100, error / sum * 100, ratio);
 	assert_true(fabs(mean - sum) <= SIGMAS * error);
