@@ -230,7 +230,7 @@ static __always_inline bool look_granted(u64 now)
 /* The id of a wait's stack, known or walked. The kernel's frames and the user's registers are in the scratch. */
 static __always_inline u64 wait_stack(struct scratch *s, u32 slot, struct account *a)
 {
-	u64 place = 0, sp = s->walk.sp, id;
+	u64 place = 0, id;
 
 	stack_hash_kernel(s, slot);
 	if (reuse_mask && s->walk.word) {
@@ -248,7 +248,7 @@ static __always_inline u64 wait_stack(struct scratch *s, u32 slot, struct accoun
 	a->walked++;
 	id = stack_walk_and_send(s, slot, a);
 	if (place && id != STACK_ID_NONE)
-		reuse_keep(s, slot, place, sp, id);
+		reuse_keep(s, slot, place, id);
 	return id;
 }
 

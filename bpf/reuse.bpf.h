@@ -2,26 +2,26 @@
 /*
  * Stacks of waits are reused: a thread that waits where it waited before has the same stack, and is not walked again.
  *
- * The kernel's side is taken anew each time and is part of what is compared, as are the thread's user registers: ip, sp
- * and fp. What they do not tell is who called. So of the words next to the stack pointer those are compared as well in
- * which the walk found return addresses. Equal registers give the same first frame, whose return address lies in the
- * same place; when that is equal too, so is the next frame, and so on: the stack is proven to be the same. One whose
- * outermost return address lies beyond REUSE_WORDS words is walked each time.
+ * The kernel's side is taken anew each time and is part of what is compared, as are the user registers that a walk
+ * begins with. The rest that a walk goes by are words of the stack, return addresses and saved frame pointers: it keeps
+ * their places (walk.trace). When all of them hold what they held, a walk would read the same at each step and end in
+ * the same stack: that is proven, not guessed. A walk that went by more than that is not reused: through the frame of a
+ * signal, by other registers, over frames of more than 2 KiB, by more than TRACE_WORDS words.
  *
- * The table is direct-mapped, two places to an entry, and written without locks: an entry that two writers mixed does
- * not add up and is none.
+ * The table is direct-mapped, two places to an entry, which also serve two ways to the same wait. It is written without
+ * locks: the hash of the words covers their places, and the sum covers the rest, so that an entry that two writers mixed
+ * is none.
  */
 #pragma once
 
-#define REUSE_WORDS 64
-
 struct reuse_entry {
 	u64 place; /* hash of the kernel's frames, the process, and the user's registers */
-	u64 mask; /* words that hold return addresses */
-	u64 words; /* hash of them */
+	u64 words; /* hash of the words and their places */
 	u64 id; /* of the stack */
-	u64 window; /* in which it was walked */
 	u64 sum;
+	u32 window; /* in which it was walked */
+	u32 n; /* words */
+	u64 trace[TRACE_WORDS / 8];
 };
 
 struct {
@@ -31,51 +31,35 @@ struct {
 	__type(value, struct reuse_entry);
 } reuse_entries SEC(".maps");
 
-/* The words at the stack pointer, and what is found out about them. */
-struct reuse_words {
-	u64 word[REUSE_WORDS];
-	u64 mask; /* those that hold return addresses */
-	u64 hash; /* of those; never 0 */
-	u64 latest[3]; /* return addresses that were found */
-	u32 next; /* the frame whose return address is looked for */
-	u32 pad;
-};
-
-/* By slot of the scratch, whose owner it belongs to. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCH_SLOTS);
-	__type(key, u32);
-	__type(value, struct reuse_words);
-} reuse_scratch SEC(".maps");
-
 const volatile u32 reuse_mask = 0; /* entries - 1: a power of two. 0: stacks are not reused */
 
 static __always_inline u64 reuse_sum(const struct reuse_entry *e)
 {
-	return hash_finish(e->place ^ e->mask) ^ e->words ^ hash_finish(e->id ^ e->window << 32);
+	return hash_finish(e->place ^ (u64)e->n << 32 ^ e->window) ^ e->words ^ hash_finish(e->id);
 }
 
-/*
- * These are subprograms of their own, and branch as little as can be: the verifier would follow every combination of
- * words.
- */
+/* Hashes the words at the places in walk.trace into walk.cfa. A subprogram: the verifier follows its turns once. */
 __noinline int reuse_hash(u32 slot)
 {
-	struct reuse_words *w = bpf_map_lookup_elem(&reuse_scratch, &slot);
-	u64 h, mask;
+	struct scratch *s = scratch_at(slot);
+	u64 h, at, word;
+	u32 n;
 
-	if (!w)
-		return 0;
-	mask = w->mask;
-	h = hash_seed ^ mask;
-	for (u32 i = 0; i < REUSE_WORDS; i++) {
-		h ^= w->word[i] & user_ip_mask & (0 - (mask & 1));
-		h *= 0x9e3779b97f4a7c15ULL;
+	if (!s)
+		return -1;
+	n = s->walk.trace_n;
+	h = hash_seed ^ n;
+	at = s->walk.from;
+	for (u32 i = 0; i < TRACE_WORDS; i++) {
+		if (i >= n)
+			break;
+		at += (u64)s->walk.trace[i] * 8;
+		if (bpf_probe_read_user(&word, sizeof(word), (const void *)at))
+			return -1;
+		h = (h ^ word) * 0x9e3779b97f4a7c15ULL + s->walk.trace[i];
 		h ^= h >> 29;
-		mask >>= 1;
 	}
-	w->hash = hash_finish(h) | 1;
+	s->walk.cfa = hash_finish(h);
 	return 0;
 }
 
@@ -91,66 +75,33 @@ static __always_inline u64 reuse_place(const struct scratch *s)
 {
 	u64 h = s->walk.hash ^ hash_finish(s->walk.sp);
 
+#ifdef REGS_LR
+	h ^= hash_finish(s->regs[REGS_LR] + 1);
+#endif
 	return hash_finish(h ^ hash_finish(s->walk.ip ^ s->walk.fp << 8));
-}
-
-static __always_inline bool reuse_read(const struct scratch *s, struct reuse_words *w)
-{
-	return !bpf_probe_read_user(w->word, sizeof(w->word), (const void *)s->walk.sp);
 }
 
 /* The id of the stack that begins with these registers, if it is known; else STACK_ID_NONE. */
 static __always_inline u64 reuse_find(struct scratch *s, u32 slot, u64 place)
 {
-	struct reuse_words *w = bpf_map_lookup_elem(&reuse_scratch, &slot);
-
-	if (!w)
-		return STACK_ID_NONE;
 	for (u32 way = 0; way < 2; way++) {
-		struct reuse_entry *at = reuse_at(place, way), e;
+		struct reuse_entry *at = reuse_at(place, way);
+		u64 id, words;
 
 		if (!at)
 			break;
-		e = *at;
-		if (e.place != place || reuse_sum(&e) != e.sum ||
-		    s->rec.window - (u32)e.window > REUSE_WINDOWS)
+		id = at->id;
+		words = at->words;
+		if (at->place != place || reuse_sum(at) != at->sum ||
+		    s->rec.window - at->window > REUSE_WINDOWS || at->n > TRACE_WORDS)
 			continue;
-		if (!reuse_read(s, w))
-			break;
-		w->mask = e.mask;
-		reuse_hash(slot);
-		return w->hash == e.words ? e.id : STACK_ID_NONE;
+		s->walk.from = s->walk.sp;
+		s->walk.trace_n = at->n;
+		__builtin_memcpy(s->walk.trace, at->trace, TRACE_WORDS);
+		if (!reuse_hash(slot) && s->walk.cfa == words)
+			return id;
 	}
 	return STACK_ID_NONE;
-}
-
-/*
- * Marks a word that holds a walked return address. Both ascend; a copy of an address that was left over below its own
- * place is marked as well and does no harm, so the latest few are looked for again.
- */
-__noinline int reuse_mark_word(u32 slot, u32 i)
-{
-	struct reuse_words *w = bpf_map_lookup_elem(&reuse_scratch, &slot);
-	struct scratch *s = scratch_at(slot);
-	u64 word;
-	u32 at;
-
-	if (!s || !w || i >= REUSE_WORDS)
-		return 0;
-	word = w->word[i] & user_ip_mask;
-	at = w->next;
-	asm volatile("" : "+r"(at));
-	if (!word)
-		return 0;
-	if (at < MAX_FRAMES && at < (u32)s->rec.nr_kernel + s->rec.nr_user && word == s->ips[at]) {
-		w->latest[2] = w->latest[1];
-		w->latest[1] = w->latest[0];
-		w->latest[0] = word;
-		w->next = at + 1;
-	}
-	if (word == w->latest[0] || word == w->latest[1] || word == w->latest[2])
-		w->mask |= 1ULL << i;
-	return 0;
 }
 
 /* What a later walk would find anew, or better. */
@@ -161,40 +112,32 @@ static __always_inline bool reuse_worth(const struct scratch *s)
 	case WALK_NO_MAPPING:
 	case WALK_NO_TABLE:
 		return !unwinding;
+	case WALK_READ_FAILED: /* it may be readable then */
+		return false;
 	default:
 		return true;
 	}
 }
 
-/* The registers that the walk began with are gone: `sp` is the stack pointer. */
-static __always_inline void reuse_keep(struct scratch *s, u32 slot, u64 place, u64 sp, u64 id)
+/* Keeps the stack that was just walked. */
+static __always_inline void reuse_keep(struct scratch *s, u32 slot, u64 place, u64 id)
 {
-	struct reuse_words *w = bpf_map_lookup_elem(&reuse_scratch, &slot);
-	struct reuse_entry e = { .place = place, .id = id, .window = s->rec.window }, *at, *other;
+	struct reuse_entry *at, *other;
 
-	if (!w || !reuse_worth(s) ||
-	    bpf_probe_read_user(w->word, sizeof(w->word), (const void *)sp))
+	if (s->walk.trace_n > TRACE_WORDS || !reuse_worth(s) || reuse_hash(slot))
 		return;
-	w->mask = w->latest[0] = w->latest[1] = w->latest[2] = 0;
-	w->next = s->rec.nr_kernel + 1;
-	for (u32 i = 0; i < REUSE_WORDS; i++)
-		reuse_mark_word(slot, i);
-	/*
-	 * Only what is compared in full is known again: no caller lies beyond these words, in a register, or was
-	 * interrupted by a signal, whose address is kept as one more than the word.
-	 */
-	if (w->next < (u32)s->rec.nr_kernel + s->rec.nr_user)
-		return;
-	reuse_hash(slot);
-	e.mask = w->mask;
-	e.words = w->hash;
-	e.sum = reuse_sum(&e);
 	at = reuse_at(place, 0);
 	other = reuse_at(place, 1);
 	if (!at || !other)
 		return;
-	/* The older one goes. */
-	if (other->place == place || (at->place != place && other->window < at->window))
+	/* The older one goes; of two alike any: one place may be reached on two ways in turn. */
+	if (at->window == other->window ? s->walk.cfa & 1 : other->window < at->window)
 		at = other;
-	*at = e;
+	at->place = place;
+	at->words = s->walk.cfa;
+	at->id = id;
+	at->window = s->rec.window;
+	at->n = s->walk.trace_n;
+	__builtin_memcpy(at->trace, s->walk.trace, TRACE_WORDS);
+	at->sum = reuse_sum(at);
 }

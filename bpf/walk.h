@@ -32,6 +32,8 @@
 
 #define MAX_FRAMES (MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
 #define WALK_WORDS 34
+#define TRACE_WORDS 56
+#define TRACE_NONE 255
 
 /* A rule that was found for an address. Torn writes (an interrupt between the two words) match nothing. */
 struct walk_memo {
@@ -59,6 +61,12 @@ struct walk {
 	struct unwind_process space; /* node 0: its mappings are not known */
 	struct unwind_mapping at; /* of the last address that was looked up in mappings */
 	u64 words[WALK_WORDS]; /* read from the stack */
+	/* Where it read what it went by: words from the one before, ascending; the first one from `from`. */
+	u8 trace[TRACE_WORDS];
+	u32 trace_n; /* TRACE_NONE: it went by more than these words and its first ip, sp, fp (and lr) */
+	u32 pad;
+	u64 from; /* sp when it began */
+	u64 traced; /* the latest of these places */
 };
 
 struct scratch {
@@ -298,6 +306,24 @@ static __always_inline int walk_find(u32 slot, struct scratch *s)
 
 /* ---- following it -------------------------------------------------------------------------------------- */
 
+static __always_inline void walk_trace(struct scratch *s, u64 at)
+{
+	u64 words = (at - s->walk.traced) >> 3;
+	u32 n = s->walk.trace_n;
+
+	s->walk.trace_n = TRACE_NONE;
+	if (at & 7 || words > 255 || n >= TRACE_WORDS)
+		return;
+	s->walk.trace[n] = words;
+	s->walk.traced = at;
+	s->walk.trace_n = n + 1;
+}
+
+static __always_inline void walk_untraced(struct scratch *s)
+{
+	s->walk.trace_n = TRACE_NONE;
+}
+
 /* The caller's registers are there. 1 when the walk is over. */
 static __always_inline int walk_arrive(struct scratch *s, u64 ip, u64 sp, u64 fp)
 {
@@ -343,6 +369,8 @@ static __always_inline int walk_frame_pointer(struct scratch *s, u8 otherwise, b
 		frame[0] = frame32[0];
 		frame[1] = frame32[1];
 	}
+	walk_trace(s, fp);
+	walk_trace(s, fp + word);
 	if (!frame[1]) {
 		if (!s->walk.doubtful)
 			s->rec.walk_end = WALK_COMPLETE;
@@ -357,6 +385,7 @@ static __always_inline int walk_signal(struct scratch *s)
 	u32 last = s->rec.nr_kernel + s->rec.nr_user - 1;
 
 	asm volatile("" : "+r"(last));
+	walk_untraced(s);
 	if (!s->walk.exact && last < MAX_FRAMES)
 		s->ips[last]++;
 	if (walk_read(s->walk.words, SIGNAL_WORDS * 8, s->walk.sp + SIGNAL_REGS)) {
@@ -390,6 +419,7 @@ static __always_inline int walk_register(struct scratch *s, u32 number, u64 *ret
 {
 	u32 word;
 
+	walk_untraced(s);
 #ifdef REGS_BASE
 	if (s->walk.known == WALK_KNOWS_BASE && number == DWARF_BASE) {
 		*ret = s->regs[REGS_BASE];
@@ -438,6 +468,7 @@ static __always_inline int walk_cfa(struct scratch *s, const struct unwind_rule 
 		if (s->walk.known != WALK_KNOWS_ALL)
 			return WALK_UNSUPPORTED;
 		r9 = s->regs[REGS_R9] * 8;
+		walk_untraced(s);
 		break;
 #endif
 	case UNWIND_SP_DEREF:
@@ -448,6 +479,7 @@ static __always_inline int walk_cfa(struct scratch *s, const struct unwind_rule 
 	default:
 		return WALK_UNSUPPORTED;
 	}
+	walk_trace(s, at + r9);
 	if (walk_read(&at, sizeof(at), at + r9))
 		return WALK_READ_FAILED;
 	s->walk.cfa = at + rule->cfa_add;
@@ -476,6 +508,7 @@ static __always_inline int walk_return_address(struct scratch *s, const struct u
 	default:
 		return WALK_UNSUPPORTED;
 	}
+	walk_trace(s, at);
 	return walk_read(ret, sizeof(*ret), at) ? WALK_READ_FAILED : 0;
 }
 
@@ -499,6 +532,7 @@ static __always_inline int walk_saved_fp(struct scratch *s, const struct unwind_
 		*ret = 0;
 		return 0;
 	}
+	walk_trace(s, at);
 	return walk_read(ret, sizeof(*ret), at) ? WALK_READ_FAILED : 0;
 }
 
@@ -531,14 +565,19 @@ static __always_inline int walk_saved(struct scratch *s, const struct unwind_rul
 		    !walk_read(s->walk.words, 64, s->walk.cfa - 64);
 	int r = 0;
 
-	if (near)
-		*ret_ip = s->walk.words[ra >> 3 & 7];
-	else
-		r = walk_return_address(s, rule, ret_ip);
-	if (near && near_fp)
+	/* The frame pointer lies below the return address, if it was saved. */
+	if (near && near_fp) {
 		*ret_fp = s->walk.words[fp >> 3 & 7];
-	else if (!r)
+		walk_trace(s, s->walk.cfa + rule->fp_off);
+	} else {
 		r = walk_saved_fp(s, rule, ret_fp);
+	}
+	if (near) {
+		*ret_ip = s->walk.words[ra >> 3 & 7];
+		walk_trace(s, s->walk.cfa + rule->ra_off);
+	} else if (!r) {
+		r = walk_return_address(s, rule, ret_ip);
+	}
 	walk_saved_base(s, rule, near);
 	return r;
 }
@@ -596,6 +635,7 @@ WALK_FN int walk_link(u32 slot)
 
 	if (!s || !s->walk.known || s->walk.word != 8)
 		return 1;
+	walk_untraced(s);
 	ip = s->walk.ip;
 	exact = s->walk.exact;
 	s->walk.ip = s->regs[REGS_LR] & user_ip_mask;
@@ -640,7 +680,11 @@ WALK_FN int walk_trampoline(u32 slot)
 	struct scratch *s = scratch_at(slot);
 	u64 code = 0, frame, ip;
 
-	if (!s || s->walk.exact || walk_read(&code, FRAME_DROP_BYTES, s->walk.ip) ||
+	if (!s)
+		return -1;
+	/* Code may change. */
+	walk_untraced(s);
+	if (s->walk.exact || walk_read(&code, FRAME_DROP_BYTES, s->walk.ip) ||
 	    (code & FRAME_DROP_MASK) != FRAME_DROP)
 		return -1;
 	frame = FRAME_DROP_SIZE(code);
@@ -708,6 +752,8 @@ WALK_FN int walk_user(u32 slot)
 		return 0;
 	s->walk.exact = 1;
 	s->walk.doubtful = 0;
+	s->walk.from = s->walk.traced = s->walk.sp;
+	s->walk.trace_n = s->walk.word == 8 ? 0 : TRACE_NONE;
 	s->walk.at.start = s->walk.at.end = 0;
 	for (int i = 0; i <= MAX_USER_FRAMES; i++) {
 		if (walk_step(slot))

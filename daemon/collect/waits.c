@@ -657,16 +657,15 @@ static int use_resume_hook(struct collector *c, enum resume_hook hook)
 	return r;
 }
 
-#define REUSE_ENTRIES (1U << 15) /* 1.5 MB; two places share two entries, which serves 10,000 threads well */
+#define REUSE_ENTRIES (1U << 15) /* 3 MB; two places share two entries, which serves 10,000 threads well */
 
 static int use_reuse(struct collector *c)
 {
 	struct sysprofd_bpf *skel = c->skel;
 	uint32_t entries = MAX(REUSE_ENTRIES >> c->shrink, 2U);
-	int r = use_map(skel->maps.reuse_entries, entries);
 
 	skel->rodata->reuse_mask = entries - 1;
-	return r < 0 ? r : use_map(skel->maps.reuse_scratch, 0);
+	return use_map(skel->maps.reuse_entries, entries);
 }
 
 static int waits_configure(struct collector *c)

@@ -12,6 +12,9 @@
 
 #include "collect-live.h"
 
+/* There are no tables here: these functions are walked by their frame pointers. */
+#pragma GCC optimize("no-omit-frame-pointer")
+
 #define CROWD 10000
 #define CROWD_WALKS 400 /* per CPU and second */
 
@@ -100,10 +103,95 @@ static void test_crowd_keeps_to_the_budget(void **state)
 	collector_free(c);
 }
 
+/* ---- two ways to the same place ----------------------------------------------------------------------- */
+
+#define WAITS 400
+#define DEPTH 12
+#define FUNCTION_BYTES 256
+
+struct ways {
+	uint64_t first, second; /* waits on each */
+};
+
+/* Frames between the two ways and the wait: more than 2 KiB. */
+static __attribute__((noinline)) void descend(unsigned depth)
+{
+	volatile char frame[200];
+
+	frame[0] = (char)depth;
+	if (depth)
+		descend(depth - 1);
+	else
+		wait_here(3 * NSEC_PER_MSEC);
+	frame[1] = frame[0];
+}
+
+static __attribute__((noinline, aligned(FUNCTION_BYTES))) void first_way(struct ways *w)
+{
+	descend(DEPTH);
+	w->first++;
+}
+
+static __attribute__((noinline, aligned(FUNCTION_BYTES))) void second_way(struct ways *w)
+{
+	descend(DEPTH);
+	w->second++;
+}
+
+static void go_both_ways(void *arg)
+{
+	struct ways *w = arg;
+
+	for (unsigned i = 0; i < WAITS; i++)
+		(i * i % 7 < 3 ? first_way : second_way)(w);
+}
+
+/* Samples with the function on their stack. */
+static uint64_t samples_by(const struct slice *s, pid_t pid, const void *function)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < s->n_off_cpu; i++) {
+		const struct slice_off_cpu *c = &s->off_cpu[i];
+		const struct slice_stack *k = find_stack(s, c->key.stack);
+
+		if ((pid_t)c->key.tgid == pid && c->key.cause == OFF_BLOCKED && k &&
+		    stack_has(s, k, function, FUNCTION_BYTES))
+			n += c->value.samples;
+	}
+	return n;
+}
+
+static void test_two_ways(void **state)
+{
+	struct collect_options o = options();
+	struct ways *w = shared_memory(sizeof(*w));
+	struct collector *c = start_or_skip(&o);
+	struct slice *s;
+	uint64_t first, second;
+	pid_t pid = start_process(go_both_ways, w);
+
+	wait_for(pid);
+	s = drain(c, true);
+	first = samples_by(s, pid, (const void *)first_way);
+	second = samples_by(s, pid, (const void *)second_way);
+	print_message("%lu of %lu and %lu of %lu waits; %lu walked, %lu reused\n", first, w->first,
+		      second, w->second, s->source[SOURCE_OFF_CPU].sum.walked,
+		      s->source[SOURCE_OFF_CPU].sum.reused);
+	assert_in_range(first, w->first / 2, w->first);
+	assert_in_range(second, w->second / 2, w->second);
+	/* Both ways are known, unless another wait of the host takes their place. */
+	assert_true(s->source[SOURCE_OFF_CPU].sum.reused >= WAITS / 4);
+	slice_free(s);
+	collector_free(c);
+	munmap(w, sizeof(*w));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_crowd_keeps_to_the_budget),
+		cmocka_unit_test(test_two_ways),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
