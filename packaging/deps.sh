@@ -1,7 +1,6 @@
 #!/bin/sh
-# Installs Debian packages: what the build needs, with "test" also what the tests need, with "bench" also programs
-# whose stacks are looked at. Does nothing, and
-# needs no root and no network, when all of them are there.
+# Installs Debian packages: what the build needs, with "test" also what the tests need, with "bench" also what is measured.
+# Does nothing, and needs no root and no network, when all of them are there.
 set -eu
 
 build="gcc make pkg-config clang llvm bpftool libbpf-dev libc6-dev linux-libc-dev libelf-dev libdw-dev
@@ -14,8 +13,8 @@ test="libcmocka-dev python3/python3 libxml2-utils golang-go/go prometheus/promto
 	strace valgrind clang-format clang-tidy qemu-system-x86 qemu-system-arm gcc-aarch64-linux-gnu busybox-static cpio xz-utils zstd
 	musl-tools procps util-linux"
 
-# Programs whose stacks are looked at.
-bench="python3/python3 perl sqlite3 openssl git redis-server nginx postgresql/postgres nodejs/node default-jdk-headless/java curl/curl"
+# Programs whose stacks are looked at, and bcc's tools to compare with.
+bench="python3/python3 perl sqlite3 openssl git redis-server nginx postgresql/postgres nodejs/node default-jdk-headless/java curl/curl libbpf-tools/offcputime"
 
 want=$build
 case ${1:-build} in

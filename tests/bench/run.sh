@@ -222,13 +222,13 @@ by_default()
 hooks()
 {
 	local i t tools=() absent=()
-	for t in offcputime syscount; do
-		if command -v $t-libbpf >/dev/null && start_tool $t-libbpf; then
+	for t in offcputime syscount futexctn; do
+		if ! command -v $t >/dev/null; then
+			absent+=("bcc's $t is skipped: it is not here (package libbpf-tools)")
+		elif start_tool $t; then
 			tools+=($t)
-		elif command -v $t-libbpf >/dev/null; then
-			absent+=("$t-libbpf does not run here: $(tail -n 1 "$dir/tool")")
 		else
-			absent+=("bcc's $t is skipped: no $t-libbpf here (package libbpf-tools of Debian 13)")
+			absent+=("bcc's $t does not run here: $(tail -n 1 "$dir/tool")")
 		fi
 		stop "${pids[@]}"
 	done
@@ -250,7 +250,7 @@ hooks()
 		measure_ops nofutex $i
 		stop "$daemon"
 		for t in "${tools[@]}"; do
-			start_tool $t-libbpf || die "$t: $(tail -n 1 "$dir/tool")"
+			start_tool $t || die "$t: $(tail -n 1 "$dir/tool")"
 			measure_ops $t $i
 			stop "$tool"
 		done
@@ -272,6 +272,8 @@ hooks()
 		row "pipe round trip: lost to bcc offcputime" % - $(per_round offcputime '(pipe / pipe0 - 1) * 100')
 	row "futex round trip, nothing attached" ns - $(per_round none futex)
 	row "futex round trip: lost to sysprofd" % - $(per_round sysprofd '(futex / futex0 - 1) * 100')
+	[[ " ${tools[*]} " != *" futexctn "* ]] ||
+		row "futex round trip: lost to bcc futexctn" % - $(per_round futexctn '(futex / futex0 - 1) * 100')
 	row "futex round trip: lost without futex waits" % - $(per_round nofutex '(futex / futex0 - 1) * 100')
 	row "futex wait, beyond switch and calls: sysprofd" ns - \
 		$(per_round sysprofd '(futex - futex0 - 4 * call - 2 * turn) / 2')
