@@ -114,21 +114,7 @@ static __always_inline int futex_add(void *map, struct futex_key *key, u64 ns)
 static __always_inline u64 futex_walk(u32 w, struct account *a, struct task_struct *task, u32 tgid,
 				      u64 start)
 {
-	struct scratch *s;
-	int slot;
-	u64 id;
-
-	slot = scratch_claim();
-	s = slot >= 0 ? scratch_at(slot) : NULL;
-	if (!s) {
-		a->lost[LOSS_SCRATCH_BUSY]++;
-		return STACK_ID_NONE;
-	}
-	stack_begin(s, w, SOURCE_FUTEX, tgid, start);
-	stack_user_regs_of_current(s, task);
-	id = stack_send(s, slot, a);
-	scratch_release(s);
-	return id;
+	return stack_of_caller(w, SOURCE_FUTEX, a, task, tgid, start);
 }
 
 /* Whether a signal that is there ends the call: its handler runs before the call could go on. */

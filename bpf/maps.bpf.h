@@ -43,6 +43,8 @@ COUNT_MAP(off_cpu_a, struct off_cpu_key, struct off_cpu_value);
 COUNT_MAP(off_cpu_b, struct off_cpu_key, struct off_cpu_value);
 COUNT_MAP(syscalls_a, struct syscall_key, u64);
 COUNT_MAP(syscalls_b, struct syscall_key, u64);
+COUNT_MAP(callers_a, struct caller_key, u64);
+COUNT_MAP(callers_b, struct caller_key, u64);
 COUNT_MAP(futex_a, struct futex_key, struct futex_value);
 COUNT_MAP(futex_b, struct futex_key, struct futex_value);
 COUNT_MAP(locks_a, struct lock_key, struct lock_value);
@@ -100,4 +102,22 @@ static __always_inline void account_refused(struct account *a, int r)
 		a->lost[LOSS_COUNT_FULL]++;
 	else
 		a->lost[LOSS_COUNT_BUSY]++;
+}
+
+/* Adds to a u64 in a count map. Threads on several CPUs add to one entry. */
+static __always_inline int count_add(void *map, const void *key, u64 n)
+{
+	u64 *v = bpf_map_lookup_elem(map, key);
+	int r;
+
+	if (!v) {
+		r = bpf_map_update_elem(map, key, &n, BPF_NOEXIST);
+		if (r != -17 /* EEXIST: another CPU was faster */)
+			return r;
+		v = bpf_map_lookup_elem(map, key);
+		if (!v)
+			return -16;
+	}
+	__sync_fetch_and_add(v, n);
+	return 0;
 }

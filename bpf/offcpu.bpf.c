@@ -44,7 +44,7 @@ volatile u64 threshold_ns = 0;
 /* ---- walks are rationed --------------------------------------------------------------------------- */
 
 /* A ration each: the sources', and of futex calls two more. */
-enum ration { RATION_LOOKS = SOURCE_N, RATION_WAKES, RATION_N };
+enum ration { RATION_LOOKS = SOURCE_N, RATION_WAKES, RATION_CALLERS, RATION_N };
 
 struct walk_ration {
 	u64 second;

@@ -339,3 +339,24 @@ static __always_inline u64 stack_send(struct scratch *s, u32 slot, struct accoun
 	stack_hash_kernel(s, slot);
 	return stack_walk_and_send(s, slot, a);
 }
+
+/* The user stack of the current task, which is about to return from a call: its id, or STACK_ID_NONE with the reason in `a`. */
+static __always_inline u64 stack_of_caller(u32 w, enum source source, struct account *a,
+					   struct task_struct *task, u32 tgid, u64 start)
+{
+	struct scratch *s;
+	int slot;
+	u64 id;
+
+	slot = scratch_claim();
+	s = slot >= 0 ? scratch_at(slot) : NULL;
+	if (!s) {
+		a->lost[LOSS_SCRATCH_BUSY]++;
+		return STACK_ID_NONE;
+	}
+	stack_begin(s, w, source, tgid, start);
+	stack_user_regs_of_current(s, task);
+	id = stack_send(s, slot, a);
+	scratch_release(s);
+	return id;
+}

@@ -33,24 +33,6 @@ struct {
 	__type(value, struct call_cache);
 } call_caches SEC(".maps");
 
-/* Threads on several CPUs add to one entry. */
-static __always_inline int calls_add(void *map, const struct syscall_key *key, u64 calls)
-{
-	u64 *v = bpf_map_lookup_elem(map, key);
-	int r;
-
-	if (!v) {
-		r = bpf_map_update_elem(map, key, &calls, BPF_NOEXIST);
-		if (r != -17 /* EEXIST: another CPU was faster */)
-			return r;
-		v = bpf_map_lookup_elem(map, key);
-		if (!v)
-			return -16;
-	}
-	__sync_fetch_and_add(v, calls);
-	return 0;
-}
-
 static __always_inline void call_evict(u32 w, const struct call_line *line)
 {
 	struct syscall_key key = line->key;
@@ -58,7 +40,7 @@ static __always_inline void call_evict(u32 w, const struct call_line *line)
 	struct account *a;
 	int r;
 
-	r = w & 1 ? calls_add(&syscalls_b, &key, calls) : calls_add(&syscalls_a, &key, calls);
+	r = w & 1 ? count_add(&syscalls_b, &key, calls) : count_add(&syscalls_a, &key, calls);
 	if (!r)
 		return;
 	a = account_of(w, SOURCE_SYSCALLS);
@@ -127,7 +109,7 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 {
 	struct task_struct *task;
 	struct caller who;
-	u32 w = window, call;
+	u32 w = window, call, weight;
 	u64 stamp;
 
 	task = caller_current(&who);
@@ -143,6 +125,9 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 		nr = NR_EXECVE(who.compat);
 	call = call_key(nr, ret, who.compat);
 	call_count(w, &who, call);
+	weight = caller_period ? caller_drawn() : 0;
+	if (weight)
+		caller_taken(w, call, weight);
 	stamp = details_enabled ? stamp_take(who.tid) : 0;
 	if (stamp && (!counts_sampled || stamp_is_of_span(stamp)))
 		call_took(w, call, ret, stamp);

@@ -25,6 +25,7 @@
 #include "iterate.bpf.c"
 #include "futex.bpf.c"
 #include "detail.bpf.c"
+#include "callers.bpf.c"
 #include "syscall.bpf.c"
 #include "contention.bpf.c"
 

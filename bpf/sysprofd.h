@@ -256,6 +256,17 @@ SHARED_ASSERT(sizeof(struct syscall_key) == 16);
 
 /* value: u64 calls */
 
+/* Calls whose stack was taken. */
+struct caller_key {
+	u64 stack;
+	u64 start;
+	u32 tgid;
+	u32 call; /* SYSCALL_KEY() */
+};
+SHARED_ASSERT(sizeof(struct caller_key) == 24);
+
+/* value: u64 calls, for which those that were drawn stand */
+
 /* In front of the count map, one per CPU and set: the calls that this CPU repeats. */
 #define CALL_LINES_BITS 9
 #define CALL_LINES (1U << CALL_LINES_BITS)

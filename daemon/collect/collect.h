@@ -32,6 +32,7 @@ struct collect_options {
 	const struct walk_tables *tables; /* lent; NULL: user stacks by frame pointers alone */
 	const struct kernel_places *places; /* read while the collector is made; NULL: not known */
 	double syscall_details; /* share of the time in which calls are timed and sized; 0: never, 1: always */
+	uint32_t syscall_stacks; /* the stack of one call in so many is taken; 0: of none */
 	bool sample_calls; /* count calls for COUNTED_SHARE of the time only */
 	uint64_t
 		bucket_ns; /* the time from one bucket's end to the next: what is sampled is sampled in each */
@@ -99,6 +100,10 @@ struct slice_syscall {
 	struct syscall_key key;
 	uint64_t calls;
 };
+struct slice_caller {
+	struct caller_key key;
+	uint64_t calls; /* that it stands for */
+};
 struct slice_detail {
 	struct syscall_key key; /* DETAIL_KEY() */
 	struct call_detail value;
@@ -152,6 +157,8 @@ struct slice {
 	size_t n_off_cpu, cap_off_cpu;
 	struct slice_syscall *syscalls;
 	size_t n_syscalls, cap_syscalls;
+	struct slice_caller *callers;
+	size_t n_callers, cap_callers;
 	struct slice_detail *details; /* a key may be repeated */
 	size_t n_details, cap_details;
 	uint64_t span_ns; /* the time in which calls began that details tell of */

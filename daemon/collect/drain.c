@@ -24,6 +24,7 @@ struct slice *slice_free(struct slice *s)
 	free(s->off_cpu);
 	free(s->syscalls);
 	free(s->details);
+	free(s->callers);
 	free(s->futex);
 	free(s->locks);
 	free(s->lock_samples);

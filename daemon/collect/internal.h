@@ -207,6 +207,11 @@ void details_free(struct collector *c);
 int details_begin(struct collector *c, const struct span *s);
 void details_end(struct collector *c);
 
+/* ---- callers.c: stacks of calls ------------------------------------------------------------------------ */
+
+int callers_configure(struct collector *c);
+int callers_drain(struct collector *c, unsigned set, struct slice *s);
+
 /* ---- counts.c: when calls are counted, where that is not always -------------------------------------- */
 
 int counts_attach(struct collector *c);

@@ -109,6 +109,8 @@ static int syscalls_drain(struct collector *c, unsigned set, struct slice *s)
 	r = r < 0 ? r : k;
 	if (c->counts)
 		counts_drain(c, s);
+	k = callers_drain(c, set, s);
+	r = r < 0 ? r : k;
 	k = details_drain(c, set, s);
 	return r < 0 ? r : k;
 }
@@ -116,11 +118,15 @@ static int syscalls_drain(struct collector *c, unsigned set, struct slice *s)
 static int syscalls_configure(struct collector *c)
 {
 	uint32_t entries = count_entries(c, 500, 16384, 65536);
+	unsigned attempt = c->sources[SOURCE_SYSCALLS].attempt;
 	struct sysprofd_bpf *skel = c->skel;
 	int r;
 
-	/* First without what only latency and sizes need. */
-	if (c->sources[SOURCE_SYSCALLS].attempt > (c->o.syscall_details > 0)) {
+	bool stacks = c->o.syscall_stacks > 0 && attempt == 0;
+	bool details = c->o.syscall_details > 0 && attempt < 1U + (c->o.syscall_stacks > 0);
+
+	/* First without stacks, then without what only latency and sizes need. */
+	if (attempt > (unsigned)(c->o.syscall_details > 0) + (c->o.syscall_stacks > 0)) {
 		source_off(c, SOURCE_SYSCALLS, "%s", c->sources[SOURCE_SYSCALLS].state.text);
 		return 0;
 	}
@@ -131,8 +137,10 @@ static int syscalls_configure(struct collector *c)
 		r = use_map(skel->maps.syscalls_a, entries);
 	if (r == 0)
 		r = use_map(skel->maps.syscalls_b, entries);
-	if (r == 0 && c->o.syscall_details > 0 && !c->sources[SOURCE_SYSCALLS].attempt)
+	if (r == 0 && details)
 		r = details_configure(c);
+	if (r == 0 && stacks)
+		r = callers_configure(c);
 	skel->rodata->syscalls_enabled = true;
 	skel->rodata->counts_sampled = c->o.sample_calls;
 	use_program(skel->progs.syscall_thread_exit);
@@ -182,6 +190,9 @@ static int syscalls_attach(struct collector *c)
 		snprintf(state->text, sizeof(state->text),
 			 "running (latency and sizes are not measured: this kernel refuses the "
 			 "program)");
+	else if (c->o.syscall_stacks && !c->skel->rodata->caller_period)
+		snprintf(state->text, sizeof(state->text),
+			 "running (stacks are not taken: this kernel refuses the program)");
 	if (c->hooks.no_tracefs)
 		snprintf(state->text, sizeof(state->text),
 			 "running (tracefs is not mounted: calls may be lost, counted as "

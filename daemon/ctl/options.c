@@ -517,9 +517,8 @@ static void resolve_type(struct options *o)
 static void resolve_dimension(struct options *o)
 {
 	if (o->command == COMMAND_TOP && o->by == SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED)
-		o->by = SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION;
-	if (o->type == PROFILE_SYSCALLS && o->by == SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION)
-		o->by = SYSPROFD__V1__DIMENSION__DIMENSION_SYSCALL;
+		o->by = o->type == PROFILE_SYSCALLS ? SYSPROFD__V1__DIMENSION__DIMENSION_SYSCALL
+						    : SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION;
 }
 
 static int resolve_output(struct options *o, struct strbuf *error)

@@ -9,9 +9,18 @@
 
 #define BINARY_WIDTH 24
 
+static bool of_frames(const struct options *o)
+{
+	return o->by == SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION ||
+	       o->by == SYSPROFD__V1__DIMENSION__DIMENSION_BINARY ||
+	       o->by == SYSPROFD__V1__DIMENSION__DIMENSION_STACK;
+}
+
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void row_json(struct json *j, enum profile_type type, const Sysprofd__V1__TopRow *row)
+/* `frames`: rows are what stacks are made of, which are samples. */
+static void row_json(struct json *j, enum profile_type type, bool frames,
+		     const Sysprofd__V1__TopRow *row)
 {
 	json_object(j);
 	json_key(j, "name");
@@ -43,7 +52,12 @@ static void row_json(struct json *j, enum profile_type type, const Sysprofd__V1_
 	if (type == PROFILE_SYSCALLS) {
 		json_key(j, "errors");
 		json_unsigned(j, row->errors);
-		interval_json(j, row->within);
+		if (!frames) {
+			interval_json(j, row->within);
+		} else {
+			json_key(j, "exact");
+			json_bool(j, false);
+		}
 	}
 	if (type == PROFILE_FUTEX) {
 		json_key(j, "max");
@@ -52,8 +66,8 @@ static void row_json(struct json *j, enum profile_type type, const Sysprofd__V1_
 	json_object_end(j);
 }
 
-static void answer_json(const Sysprofd__V1__TopResponse *m, enum profile_type type,
-			struct strbuf *out)
+static void answer_json(const struct options *o, const Sysprofd__V1__TopResponse *m,
+			enum profile_type type, struct strbuf *out)
 {
 	struct json j = { .out = out };
 
@@ -64,7 +78,7 @@ static void answer_json(const Sysprofd__V1__TopResponse *m, enum profile_type ty
 	json_key(&j, "rows");
 	json_array(&j);
 	for (size_t i = 0; i < m->n_rows; i++)
-		row_json(&j, type, m->rows[i]);
+		row_json(&j, type, of_frames(o), m->rows[i]);
 	json_array_end(&j);
 	json_object_end(&j);
 	strbuf_putc(out, '\n');
@@ -91,20 +105,18 @@ enum column {
 static bool wanted(const struct options *o, enum profile_type type,
 		   const Sysprofd__V1__TopResponse *m, enum column column)
 {
-	bool frames = o->by == SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION ||
-		      o->by == SYSPROFD__V1__DIMENSION__DIMENSION_BINARY ||
-		      o->by == SYSPROFD__V1__DIMENSION__DIMENSION_STACK;
+	bool frames = of_frames(o);
 	bool thread = o->by == SYSPROFD__V1__DIMENSION__DIMENSION_THREAD;
 
 	switch (column) {
 	case WITHIN:
-		return type == PROFILE_SYSCALLS && m->coverage && m->coverage->estimated;
+		return type == PROFILE_SYSCALLS && m->coverage && m->coverage->estimated && !frames;
 	case TOTAL:
-		return frames && type != PROFILE_SYSCALLS;
+		return frames;
 	case EVENTS:
 		return type == PROFILE_OFF_CPU || type == PROFILE_FUTEX;
 	case ERRORS:
-		return type == PROFILE_SYSCALLS;
+		return type == PROFILE_SYSCALLS && !frames;
 	case LONGEST:
 		return type == PROFILE_FUTEX;
 	case PID:
@@ -183,9 +195,9 @@ static int rows_text(const struct options *o, const Sysprofd__V1__TopResponse *m
 		     enum profile_type type, const struct text *text, struct strbuf *out)
 {
 	const struct table_column all[COLUMN_N] = {
-		[SELF] = { .head = type == PROFILE_SYSCALLS    ? "CALLS"
-				   : wanted(o, type, m, TOTAL) ? "SELF"
-							       : "TIME",
+		[SELF] = { .head = wanted(o, type, m, TOTAL)  ? "SELF"
+				   : type == PROFILE_SYSCALLS ? "CALLS"
+							      : "TIME",
 			   .right = true },
 		[WITHIN] = { .head = "WITHIN", .right = true, .keep = 6 },
 		[SHARE] = { .head = "SHARE", .right = true, .keep = 5 },
@@ -303,7 +315,7 @@ int command_top(const struct options *o, struct client *c)
 	if (shorten_rows(o, m) < 0)
 		out.error = -ENOMEM;
 	else if (o->json)
-		answer_json(m, type, &out);
+		answer_json(o, m, type, &out);
 	else if (answer_text(o, m, type, &out) < 0)
 		out.error = -ENOMEM;
 	protobuf_c_message_free_unpacked(answer, NULL);

@@ -57,6 +57,8 @@ static const struct setting settings[] = {
 	  "Each call is counted, or those of a tenth of the time, at random in each bucket: rows are scaled then, and say how exact they are." },
 	{ "collect", "syscall-details", KIND_SHARE, AT(syscall_details), "10%", "0.1%", "100%", NULL,
 	  "Share of the time in which system calls are timed and sized: random stretches of it, always, or off." },
+	{ "collect", "syscall-stacks", KIND_NUMBER, AT(syscall_stacks), "0", "0", "10000000", NULL,
+	  "The stack of one system call in so many is taken, at random: who makes them. 0: of none." },
 	{ "collect", "futex", KIND_BOOL, AT(futex), "yes", NULL, NULL, NULL,
 	  "Measure waits for locks." },
 	{ "collect", "kernel-locks", KIND_BOOL, AT(kernel_locks), "yes", NULL, NULL, NULL,

@@ -15,6 +15,7 @@ struct config {
 	/* [collect] */
 	bool on_cpu, off_cpu, syscalls, futex, kernel_locks;
 	unsigned syscall_counts; /* 0: exact, 1: sampled */
+	uint64_t syscall_stacks; /* one call in so many */
 	double syscall_details; /* share of the time */
 	double on_cpu_rate;
 	unsigned on_cpu_event; /* 0: cpu-clock, 1: cycles */

@@ -19,6 +19,8 @@ unsigned row_aspect(enum profile_type type, uint32_t key)
 {
 	uint32_t mask = aspect_mask(type);
 
+	if (type == PROFILE_SYSCALLS && key >> 30 == CALL_BASIS && CALL_KEY_BIN(key))
+		return CALL_STACKS;
 	return mask ? (key & mask) / (mask & -mask) : 0;
 }
 

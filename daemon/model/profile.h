@@ -272,6 +272,8 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  *                      of some calls, weighted to stand for all; bin b > 0: from 2^(b-1) to below 2^b
  *  CALL_BASIS          CALL_KEY(abi, nr, 0)              0          calls timed   calls sized    0
  *                      so many of them these estimates rest on
+ *  CALL_STACKS         CALL_STACK_KEY(SYSCALL_KEY)       0          calls         0              0
+ *                      drawn at random with their stack, weighted to stand for all
  *  FUTEX_HISTOGRAM     class, log2 of ns                 lock       waits         0              0
  *  FUTEX_WAKES         class, 0                          lock       calls         threads woken  0
  *                      class, WAKES_NOBODY               lock       calls         0              0
@@ -311,13 +313,23 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 /* SYSCALL_KEY() with a number in the errno's place. */
 #define CALL_KEY(aspect, abi, nr, bin) ((uint32_t)(aspect) << 30 | SYSCALL_KEY(abi, nr, bin))
 #define CALL_KEY_BIN(k) SYSCALL_KEY_ERRNO(k)
+/* Two bits tell four aspects apart; the fifth has those of CALL_BASIS, and the errno, plus one, where that has 0. */
+#define CALL_STACK_KEY(call) \
+	((uint32_t)CALL_BASIS << 30 | ((call) & ~0xfffU) | MIN(SYSCALL_KEY_ERRNO(call) + 1, 0xfffU))
+#define CALL_OF_STACK_KEY(k) (((k) & ~((uint32_t)CALL_BASIS << 30)) - 1)
 
 enum on_aspect {
 	ON_SAMPLES = 0,
 	ON_COUNTERS = 1,
 };
 enum off_aspect { OFF_WAITS = 0, OFF_WAKES = 1 };
-enum call_aspect { CALL_COUNT = 0, CALL_LATENCY = 1, CALL_BYTES = 2, CALL_BASIS = 3 };
+enum call_aspect {
+	CALL_COUNT = 0,
+	CALL_LATENCY = 1,
+	CALL_BYTES = 2,
+	CALL_BASIS = 3,
+	CALL_STACKS = 4
+};
 enum futex_aspect {
 	FUTEX_WAITS = 0,
 	FUTEX_HISTOGRAM = 1,

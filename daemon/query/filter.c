@@ -410,6 +410,8 @@ static bool call_accepted(const struct matcher *m, uint32_t key)
 
 	if (m->type == PROFILE_SYSCALLS)
 		syscall_text(key, call, sizeof(call));
+	if (m->type == PROFILE_SYSCALLS && row_aspect(m->type, key) == CALL_STACKS)
+		key = CALL_OF_STACK_KEY(key);
 	/* Other aspects do not tell calls apart by how they ended. */
 	if (m->type == PROFILE_SYSCALLS && row_aspect(m->type, key) == CALL_COUNT) {
 		uint32_t err = SYSCALL_KEY_ERRNO(key);

@@ -242,7 +242,7 @@ static uint32_t element_of_row(const struct grouping *gr, size_t row)
 	}
 }
 
-static bool of_stacks(struct facet f)
+bool facet_of_stacks(struct facet f)
 {
 	return f.kind == FACET_FUNCTION || f.kind == FACET_BINARY || f.kind == FACET_STACK;
 }
@@ -359,7 +359,7 @@ int grouping_add(struct grouping *gr, bool totals)
 	    ARRAY_GROW(gr->of_frame, gr->cap_frame, d->n_frames) < 0 ||
 	    ARRAY_GROW(gr->of_stack, gr->cap_stack, d->n_stacks) < 0)
 		return -ENOMEM;
-	if (of_stacks(gr->facet))
+	if (facet_of_stacks(gr->facet))
 		r = group_stacks(gr);
 	for (size_t i = 0; r == 0 && i < gr->p->columns.n; i++) {
 		uint32_t g;

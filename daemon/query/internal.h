@@ -126,6 +126,7 @@ struct merge {
 	bool by_block;
 	uint32_t block; /* of the bucket at hand */
 	struct blocks blocks;
+	bool spreads; /* counts of calls over their stacks */
 	bool keep_ids; /* somebody holds ids of the answer's dictionary: it may only grow */
 };
 /* `wanted` is what the question needs; what filters and scaling need is added. */
@@ -174,6 +175,14 @@ int query_scan(const struct query_source *src, struct merge *m, store_scan_fn fn
  */
 int off_cpu_scale(struct profile *p, struct lens *l) _warn_unused_;
 
+/* Aspects of a question for calls by their stacks. */
+#define CALLS_WITH_STACKS (1U << CALL_COUNT | 1U << CALL_STACKS)
+/*
+ * In: counts of calls, and calls with their stack that were drawn. Out: the counts, spread over the stacks in proportion;
+ * of them, those that the lens accepts.
+ */
+int callers_spread(struct profile *p, struct lens *l) _warn_unused_;
+
 /* By series: the series that stands for its thread, which names that change leave several of. */
 int query_threads(const struct dict *d, uint32_t *ret) _warn_unused_;
 
@@ -221,6 +230,7 @@ struct facet {
 struct facet facet_of_dimension(enum dimension by);
 struct facet facet_of_key(enum filter_key key);
 struct projection facet_projection(struct facet f);
+bool facet_of_stacks(struct facet f);
 
 struct group {
 	uint64_t a; /* identity, with b and c */

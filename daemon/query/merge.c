@@ -30,6 +30,11 @@ int merge_init(struct merge *m, const struct selection *sel, struct projection w
 		if (m->matcher.checks_state)
 			m->projection.key = PROJECT_ALL;
 	}
+	if (m->aspects & 1U << CALL_STACKS && sel->type == PROFILE_SYSCALLS) {
+		m->spreads = true;
+		m->projection.key = PROJECT_ALL;
+		m->projection.stack = PROJECT_ALL;
+	}
 	if (!m->projection.key && !m->projection.aux) {
 		m->direct_series = m->projection.series && !m->projection.stack;
 		m->direct_stack = m->projection.stack && !m->projection.series;
@@ -159,8 +164,8 @@ static bool accepted(struct merge *m, struct ids i)
 		return false;
 	if (x->checks_row && !lens_row(l, i.key))
 		return false;
-	/* Off-CPU samples are scaled before stacks and states are asked for: see off_cpu_scale(). */
-	if (m->sel->type == PROFILE_OFF_CPU)
+	/* These are scaled before stacks and states are asked for: see off_cpu_scale() and callers_spread(). */
+	if (m->sel->type == PROFILE_OFF_CPU || m->spreads)
 		return true;
 	return (!x->checks_stack || lens_stack(l, i.stack)) &&
 	       (!x->checks_state || lens_state(l, i.key));
@@ -352,7 +357,12 @@ int query_merge(const struct query_source *src, const struct selection *sel, uin
 {
 	static const struct projection all = { PROJECT_ALL, PROJECT_ALL, PROJECT_ALL, PROJECT_ALL };
 	_cleanup_(merge_done) struct merge m = {};
-	int r = merge_init(&m, sel, all);
+	struct selection asked = *sel;
+	int r;
+
+	if (sel->type == PROFILE_SYSCALLS && !sel->aspects)
+		asked.aspects = CALLS_WITH_STACKS;
+	r = merge_init(&m, &asked, all);
 
 	if (r == 0)
 		r = merge_run(&m, src);

@@ -97,7 +97,7 @@ enum dimension {
 const char *dimension_name(enum dimension by);
 int dimension_from_name(const char *name); /* -EINVAL */
 /*
- * The dimension that is meant: BY_NONE is the type's default, BY_FUNCTION of syscalls is BY_SYSCALL. -EINVAL
+ * The dimension that is meant: BY_NONE is the type's default, which is BY_SYSCALL for syscalls. -EINVAL
  * with *ret_error (static) where the type has no such thing, as locks of on-cpu.
  */
 int dimension_resolve(enum profile_type type, enum dimension by, enum dimension *ret_by,

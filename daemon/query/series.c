@@ -226,10 +226,13 @@ static int try_series(const struct query_source *src, const struct selection *se
 {
 	_cleanup_(stepping_done) struct stepping s = {};
 	_cleanup_(series_answer_free_p) struct series_answer *a = new0(struct series_answer, 1);
+	struct selection asked = *sel;
 	int r = a ? lay_steps(sel, step_ns, a) : -ENOMEM;
 
+	if (sel->type == PROFILE_SYSCALLS && facet_of_stacks(f))
+		asked.aspects = CALLS_WITH_STACKS;
 	if (r == 0)
-		r = merge_init(&s.merge, sel, facet_projection(f));
+		r = merge_init(&s.merge, &asked, facet_projection(f));
 	if (r < 0)
 		return r;
 	s.answer = a;

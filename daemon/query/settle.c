@@ -118,7 +118,9 @@ static int settle(struct merge *m)
 		return r;
 	if (p->type == PROFILE_OFF_CPU)
 		r = settle_off_cpu(m);
-	else
+	else if (m->spreads)
+		r = callers_spread(p, &m->answer_lens);
+	if (p->type != PROFILE_OFF_CPU)
 		to_units(p, &p->columns);
 	if (r == 0 && m->coarse)
 		r = drop_processes(p->dict, p->type, &p->columns);

@@ -36,8 +36,6 @@ int dimension_resolve(enum profile_type type, enum dimension by, enum dimension 
 		error = "only syscalls are counted by system call";
 	else if (by == BY_LOCK && type != PROFILE_FUTEX)
 		error = "only futex has locks";
-	else if ((by == BY_STACK || by == BY_BINARY) && type == PROFILE_SYSCALLS)
-		error = "syscalls are counted without stacks";
 	else if (by == BY_THREAD && type == PROFILE_SYSCALLS)
 		error = "syscalls are counted per process";
 	if (error) {
@@ -45,7 +43,7 @@ int dimension_resolve(enum profile_type type, enum dimension by, enum dimension 
 			*ret_error = error;
 		return -EINVAL;
 	}
-	if (by == BY_NONE || by == BY_FUNCTION)
+	if (by == BY_NONE)
 		by = type == PROFILE_SYSCALLS ? BY_SYSCALL : BY_FUNCTION;
 	*ret_by = by;
 	return 0;
@@ -269,6 +267,7 @@ int query_top(const struct query_source *src, const struct selection *sel, enum 
 {
 	_cleanup_(merge_done) struct merge m = {};
 	_cleanup_(top_free_p) struct top *t = NULL;
+	struct selection asked;
 	struct facet f;
 	int r = dimension_resolve(sel->type, by, &by, NULL);
 
@@ -278,8 +277,11 @@ int query_top(const struct query_source *src, const struct selection *sel, enum 
 	t = new0(struct top, 1);
 	if (!t)
 		return -ENOMEM;
-	r = merge_init(&m, sel, top_projection(sel->type, f));
-	m.by_block = sel->type == PROFILE_SYSCALLS;
+	asked = *sel;
+	if (sel->type == PROFILE_SYSCALLS && facet_of_stacks(f))
+		asked.aspects = CALLS_WITH_STACKS;
+	r = merge_init(&m, &asked, top_projection(sel->type, f));
+	m.by_block = sel->type == PROFILE_SYSCALLS && !m.spreads;
 	if (r == 0)
 		r = merge_run(&m, src);
 	if (r == 0 && !sel->visibility.all)

@@ -34,6 +34,23 @@ static int add_detail(struct window *w, struct slice *s, const struct slice_deta
 	return r;
 }
 
+/* Weighted like the counts beside them; the accounts know nothing of them but what was lost of their stacks. */
+void callers_add(struct adding *a)
+{
+	for (size_t i = 0; i < a->s->n_callers; i++) {
+		const struct slice_caller *c = &a->s->callers[i];
+
+		window_add_row(a, SOURCE_SYSCALLS,
+			       &(struct row){
+				       .stack = c->key.stack,
+				       .tgid = c->key.tgid,
+				       .start = c->key.start,
+				       .key = CALL_STACK_KEY(c->key.call),
+				       .count = c->calls,
+			       });
+	}
+}
+
 int calls_add(struct window *w, struct slice *s)
 {
 	int first = 0;
@@ -86,7 +103,7 @@ void calls_scale(struct bucket *b, const struct call_spans *spans)
 	for (size_t i = 0; i < c->n; i++) {
 		unsigned aspect = row_aspect(PROFILE_SYSCALLS, c->key[i]);
 
-		if (aspect == CALL_COUNT)
+		if (aspect == CALL_COUNT || aspect == CALL_STACKS)
 			scale(&c->count[i], counts);
 		if (aspect != CALL_LATENCY && aspect != CALL_BYTES)
 			continue;

@@ -102,4 +102,5 @@ void kernel_locks_add(struct adding *a);
 
 /* calls.c: what a slice knows of how long calls took; scaled when the bucket closes. */
 int calls_add(struct window *w, struct slice *s);
+void callers_add(struct adding *a); /* stacks of calls */
 void calls_scale(struct bucket *b, const struct call_spans *spans);

@@ -214,4 +214,25 @@ def test_exact_and_sampled(t):
     answer = wait_for(lambda: d.syscalls("--since", "-60s"), lambda a: a["exact"] is False, timeout=45)
     assert all(not r["exact"] and r["low"] <= r["calls"] for r in answer["rows"]), answer["rows"][:3]
 
+
+def test_who_calls(t):
+    d = t.daemon({"collect": {"syscall-stacks": "10"}})
+    truth = t.run(workload("askers"), 50000)
+    d.settle()
+    args = ["--since", "-60s", "--filter", f"pid={truth['pid']}", "--filter", "syscall=getppid"]
+    answer = d.top("--type", "syscalls", "--by", "function", "--sort", "total", *args)
+    rows = rows_by_name(answer)
+    often, seldom = rows["asks_often"]["total"], rows["asks_seldom"]["total"]
+    print(f"# {often} and {seldom} of {answer['total']}")
+    assert answer["total"] == truth["getppid"], answer["total"]
+    # A burst, of which the ration of walks is not used up at the beginning.
+    assert often + seldom > 0.8 * answer["total"], (often, seldom)
+    assert 1.8 < often / seldom < 5, (often, seldom)
+    assert not rows["asks_often"]["exact"]
+    d.ctl("flame", "-o", os.path.join(d.directory, "calls.folded"), "--type", "syscalls", *args)
+    with open(os.path.join(d.directory, "calls.folded")) as f:
+        assert "asks_often;getppid " in f.read()
+    # Counts stay what they were.
+    assert rows_by_name(d.top("--type", "syscalls", *args))["getppid"]["self"] == truth["getppid"]
+
 main(__name__)

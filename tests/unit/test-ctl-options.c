@@ -51,7 +51,7 @@ static void test_defaults(void **state)
 		"--type syscalls --by syscall --since -5min --until now -n 20 --sort self");
 	assert_described(
 		"top --type syscalls --by function",
-		"--type syscalls --by syscall --since -5min --until now -n 20 --sort self");
+		"--type syscalls --by function --since -5min --until now -n 20 --sort self");
 	assert_described(
 		"top --type syscalls --by process",
 		"--type syscalls --by process --since -5min --until now -n 20 --sort self");

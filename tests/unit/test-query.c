@@ -116,6 +116,8 @@ static void test_wrong_dimensions(void **state)
 	assert_int_equal(dimension_resolve(PROFILE_FUTEX, BY_CAUSE, &by, &error), -EINVAL);
 	assert_non_null(error);
 	assert_int_equal(dimension_resolve(PROFILE_SYSCALLS, BY_FUNCTION, &by, &error), 0);
+	assert_int_equal(by, BY_FUNCTION);
+	assert_int_equal(dimension_resolve(PROFILE_SYSCALLS, BY_NONE, &by, &error), 0);
 	assert_int_equal(by, BY_SYSCALL);
 	assert_int_equal(dimension_from_name("total"), -EINVAL);
 	for (int i = BY_FUNCTION; i < DIMENSION_N; i++)
@@ -202,7 +204,7 @@ static void test_syscalls(void **state)
 	calls(b, app, NATIVE(NR_READ, EINTR), 3);
 	calls(b, db, NATIVE(NR_GETPID, 0), 1000000);
 	calls(b, db, SYSCALL_KEY(SYSCALL_ABI_COMPAT, 20, 0), 7);
-	t = top_of(&src, &s, BY_FUNCTION, false, 0);
+	t = top_of(&src, &s, BY_NONE, false, 0);
 	assert_int_equal(t->coverage->total, 1000130);
 	assert_int_equal(t->coverage->samples, 1000130);
 	assert_int_equal(t->n_rows, 3);
