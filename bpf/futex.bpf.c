@@ -271,14 +271,14 @@ static __always_inline u64 since_mark(u64 now, u64 then)
 
 /* What the thread did from the moment when somebody saw it hold the lock until now, when it lets somebody in. */
 static __always_inline void holder_lets_go(u32 w, struct task_struct *task, struct task_state *t,
-					   struct lock_key *key, u64 now)
+					   const struct held *h, struct lock_key *key, u64 now)
 {
 	/* The mark was set while the thread may have been in a switch. */
-	u64 blocked = since_mark(t->off_ns, t->held_off_ns);
-	u64 preempted = since_mark(t->preempted_ns, t->held_preempted_ns);
+	u64 blocked = since_mark(t->off_ns, h->off_ns);
+	u64 preempted = since_mark(t->preempted_ns, h->preempted_ns);
 	u64 queued = since_mark(run_queued(t, BPF_CORE_READ(task, sched_info.run_delay)),
-				t->held_queued_ns);
-	u64 all = since_mark(now, t->held_since);
+				h->queued_ns);
+	u64 all = since_mark(now, h->since);
 
 	/* Woken and without a CPU. */
 	if (queued > blocked)
@@ -299,19 +299,19 @@ static __always_inline void holder_lets_go(u32 w, struct task_struct *task, stru
 	if (!blocked)
 		return;
 	key->state = HOLDER_BLOCKED;
-	if (t->held_stack_ns && t->held_stack && t->held_stack_window == w)
-		key->stack = t->held_stack;
+	if (h->stack_ns && h->stack && h->stack_window == w)
+		key->stack = h->stack;
 	lock_count(w, key, 1, blocked);
 }
 
-/* The lock for which the thread is marked as its holder is the one that it wakes somebody of now. */
-static __always_inline struct lock_slot *held_slot(const struct task_state *t, const struct wake *k,
+/* The lock for which the thread is marked as its holder, if it is the one that it wakes somebody of now. */
+static __always_inline struct lock_slot *held_lock(const struct held *h, const struct wake *k,
 						   const struct caller *who)
 {
-	u32 slot = t ? t->held & ((1U << HELD_SLOT_BITS) - 1) : 0;
+	u32 slot = h->mark & ((1U << HELD_SLOT_BITS) - 1);
 	struct lock_slot *s = slot ? lock_slot_at(slot - 1) : NULL;
 
-	if (!s || held_mark(s, slot) != t->held)
+	if (!s || held_mark(s, slot) != h->mark)
 		return NULL;
 	if (s->address == k->address && s->tgid == who->tgid)
 		return s;
@@ -329,7 +329,8 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 {
 	struct lock_key key = { .tgid = who->tgid, .tid = who->tid, .start = who->start };
 	struct wake k = { .class = class };
-	struct lock_slot *s, *held;
+	struct lock_slot *s, *held = NULL;
+	struct held *h = NULL;
 	struct task_state *t;
 	struct account *a;
 	u64 now;
@@ -351,11 +352,17 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 	wake_count(&s->window[w & 1], &k);
 	a = account_of(w, SOURCE_FUTEX);
 	t = task_state_of(task, who->tid, false);
-	held = held_slot(t, &k, who);
+	WALK_UNROLL
+	for (int i = 0; i < HELD_LOCKS; i++) {
+		if (!t || held)
+			break;
+		h = &t->held[i];
+		held = held_lock(h, &k, who);
+	}
 	if (!k.woken || !a) {
 		/* It let go, and nobody was there any more: who waited gave up. */
-		if (held && t)
-			t->held = 0;
+		if (held && h)
+			h->mark = 0;
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -366,11 +373,11 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 	key.aspect = LOCK_WAKE;
 	lock_key_of(&key, s);
 	lock_count(w, &key, 1, k.woken);
-	if (!held || !t)
+	if (!held || !t || !h)
 		return;
 	lock_key_of(&key, held);
-	holder_lets_go(w, task, t, &key, now);
-	t->held = 0;
+	holder_lets_go(w, task, t, h, &key, now);
+	h->mark = 0;
 }
 
 static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,

@@ -293,26 +293,41 @@ static __always_inline u32 held_mark(const struct lock_slot *s, u32 slot)
 	return s->generation << HELD_SLOT_BITS | slot;
 }
 
+/* Longer ago, a mark is likely to be of a lock that was let go while nobody waited any more. */
+#define HELD_MAX_NS (10ULL << 30)
+
+/* Where to mark it: NULL if it is, by one who has waited for longer. Of two others the inner one gives way. */
+static __always_inline struct held *held_place(struct task_state *t, u32 mark, u64 now)
+{
+	struct held *outer = &t->held[0], *inner = &t->held[1];
+
+	if (outer->mark == mark || inner->mark == mark)
+		return NULL;
+	if (!outer->mark || now - outer->since > HELD_MAX_NS)
+		return outer;
+	return inner;
+}
+
 /*
  * Marks the holder: from now on somebody waits for it. Its state is written by the CPU that switches it; what is set
  * here is read by the thread itself when it wakes somebody, and at worst is that of another lock that it holds.
  */
 static __always_inline void holder_mark(struct task_struct *holder, u32 mark, u64 now)
 {
-	struct task_state *h = task_state_of(holder, holder->pid, false);
+	struct task_state *t = task_state_of(holder, holder->pid, false);
+	struct held *h = t ? held_place(t, mark, now) : NULL;
 	u64 stamp, away;
 
-	/* It is marked already, by one who has waited for longer. */
-	if (!h || h->held == mark)
+	if (!h)
 		return;
-	stamp = h->stamp;
+	stamp = t->stamp;
 	away = stamp && now > stamp ? now - stamp : 0;
-	h->held_off_ns = h->off_ns + (h->cause == OFF_BLOCKED ? away : 0);
-	h->held_preempted_ns = h->preempted_ns + (h->cause == OFF_BLOCKED ? 0 : away);
-	h->held_queued_ns = run_queued(h, holder->sched_info.run_delay);
-	h->held_stack_ns = 0;
-	h->held_since = now;
-	h->held = mark;
+	h->off_ns = t->off_ns + (t->cause == OFF_BLOCKED ? away : 0);
+	h->preempted_ns = t->preempted_ns + (t->cause == OFF_BLOCKED ? 0 : away);
+	h->queued_ns = run_queued(t, holder->sched_info.run_delay);
+	h->stack_ns = 0;
+	h->since = now;
+	h->mark = mark;
 }
 
 /* A thread is about to wait for the lock that `mark` stands for: who holds it? */
@@ -382,9 +397,16 @@ static __always_inline void holder_resumed(u32 w, u64 stack, u64 d)
 		return;
 	task = bpf_get_current_task_btf();
 	t = task_state_of(task, task->pid, false);
-	if (!t || !t->held || d < t->held_stack_ns)
+	if (!t)
 		return;
-	t->held_stack = stack;
-	t->held_stack_ns = d;
-	t->held_stack_window = w;
+	WALK_UNROLL
+	for (int i = 0; i < HELD_LOCKS; i++) {
+		struct held *h = &t->held[i];
+
+		if (!h->mark || d < h->stack_ns)
+			continue;
+		h->stack = stack;
+		h->stack_ns = d;
+		h->stack_window = w;
+	}
 }

@@ -6,6 +6,17 @@
  */
 #pragma once
 
+/* What a thread was when somebody began to wait for a lock that it holds. */
+struct held {
+	u32 mark; /* stands for the lock, or 0: nothing here is meant */
+	u32 stack_window; /* in which `stack` was sent */
+	u64 since; /* when that was, */
+	u64 off_ns, preempted_ns, queued_ns; /* and its totals then */
+	u64 stack; /* of its longest wait since, */
+	u64 stack_ns; /* which took so long */
+};
+#define HELD_LOCKS 2 /* an outer one, and what is taken inside it */
+
 struct task_state {
 	u64 thread_start; /* tells a reused tid; 0: this state is new */
 	u32 seq; /* odd while the state changes */
@@ -33,14 +44,8 @@ struct task_state {
 	u8 split; /* an entry in split_waits is this thread's */
 	u8 ended; /* the thread is gone, the task not yet freed */
 	u32 lock_slot; /* number + 1 of the slot in which it is counted as waiting, or 0 */
-	u32 held; /* stands for the lock that it held when somebody began to wait, or 0 */
-	u32 held_stack_window; /* in which held_stack was sent */
-	u64 held_since; /* when that was, and what the thread had been then: */
-	u64 held_off_ns, held_preempted_ns, held_queued_ns;
-	u64 held_stack; /* of the longest wait since, */
-	u64 held_stack_ns; /* which took so long */
-	u32 pad;
 	u32 fence; /* the iterator adds to it for the barrier that this is on x86 */
+	struct held held[HELD_LOCKS];
 };
 
 /* Set before load. Where it is false the map is not created and the branch is dead code to the verifier. */

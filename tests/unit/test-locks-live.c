@@ -328,12 +328,98 @@ static void test_inheriting(void **state)
 	assert_true(f.held[HOLDER_BLOCKED].ns > 4 * f.held[HOLDER_RUNNING].ns);
 }
 
+/* ---- one lock inside another ----------------------------------------------------------------------- */
+
+struct nested {
+	pthread_mutex_t outer, inner;
+	bool outer_held, inner_held, over;
+};
+
+static void *want(pthread_mutex_t *m, bool *held, const bool *over)
+{
+	while (!__atomic_load_n(over, __ATOMIC_ACQUIRE)) {
+		if (__atomic_exchange_n(held, false, __ATOMIC_ACQ_REL)) {
+			pthread_mutex_lock(m);
+			pthread_mutex_unlock(m);
+		} else {
+			usleep(100);
+		}
+	}
+	return NULL;
+}
+
+static void *want_outer(void *arg)
+{
+	struct nested *n = arg;
+
+	return want(&n->outer, &n->outer_held, &n->over);
+}
+
+static void *want_inner(void *arg)
+{
+	struct nested *n = arg;
+
+	return want(&n->inner, &n->inner_held, &n->over);
+}
+
+static void hold_both(void *arg)
+{
+	struct nested *n = arg;
+	pthread_t threads[2];
+
+	if (pthread_create(&threads[0], NULL, want_outer, n) ||
+	    pthread_create(&threads[1], NULL, want_inner, n))
+		_exit(1);
+	for (int i = 0; i < HOLDS; i++) {
+		pthread_mutex_lock(&n->outer);
+		__atomic_store_n(&n->outer_held, true, __ATOMIC_RELEASE);
+		usleep(HOLD_MS * 500);
+		pthread_mutex_lock(&n->inner);
+		__atomic_store_n(&n->inner_held, true, __ATOMIC_RELEASE);
+		usleep(HOLD_MS * 250);
+		pthread_mutex_unlock(&n->inner);
+		usleep(HOLD_MS * 250);
+		pthread_mutex_unlock(&n->outer);
+		usleep(20000);
+	}
+	__atomic_store_n(&n->over, true, __ATOMIC_RELEASE);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Who waits for a lock inside does not hide what its holder did while others waited for the one outside. */
+static void test_nested(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct nested *n = shared_memory(sizeof(*n));
+	uint64_t outer, inner;
+	pid_t pid;
+
+	pthread_mutex_init(&n->outer, NULL);
+	pthread_mutex_init(&n->inner, NULL);
+	pid = start_process(hold_both, n);
+	wait_for(pid);
+	s = drain(c, true);
+	outer = samples_of(s, pid, &n->outer, LOCK_HELD, HOLDER_BLOCKED).ns;
+	inner = samples_of(s, pid, &n->inner, LOCK_HELD, HOLDER_BLOCKED).ns;
+	print_message("held blocked: outer %lu ms, inner %lu ms\n",
+		      (unsigned long)(outer / NSEC_PER_MSEC),
+		      (unsigned long)(inner / NSEC_PER_MSEC));
+	munmap(n, sizeof(*n));
+	if (!kernel_finds_threads())
+		skip();
+	assert_true(inner >= HOLD_MS / 8 * NSEC_PER_MSEC);
+	assert_true(outer >= 2 * inner);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_crowd),	       cmocka_unit_test(test_histogram),
 		cmocka_unit_test(test_blocked_holder), cmocka_unit_test(test_running_holder),
-		cmocka_unit_test(test_inheriting),
+		cmocka_unit_test(test_inheriting),     cmocka_unit_test(test_nested),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
