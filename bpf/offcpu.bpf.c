@@ -734,6 +734,8 @@ int BPF_PROG(offcpu_sched_switch, bool preempt, struct task_struct *prev, struct
 	struct task_state *waits;
 	u32 state;
 
+	if (hardware_on)
+		hardware_switch(prev, next, now);
 	if (prev->pid) {
 		state = run_state(prev);
 		/* A waker on another CPU may be ahead of this tracepoint. */

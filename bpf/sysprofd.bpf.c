@@ -19,6 +19,7 @@
 #include "young.bpf.h"
 #include "task.bpf.h"
 #include "calls.bpf.h"
+#include "hardware.bpf.h"
 
 #include "oncpu.bpf.c"
 #include "offcpu.bpf.c"

@@ -144,8 +144,18 @@ enum counter {
 	COUNTER_VOLUNTARY_SWITCHES, /* it waited for something */
 	COUNTER_INVOLUNTARY_SWITCHES, /* another thread was put in its place */
 	COUNTER_MIGRATIONS, /* to another CPU */
-	COUNTER_OF_THREADS
+	COUNTER_OF_THREADS,
+	/* Of processes, read at switches: hardware.bpf.h. First the spans in which the others were read. */
+	COUNTER_SPANS = COUNTER_OF_THREADS,
+	COUNTER_CYCLES, /* from here on in the order of PERF_COUNT_HW_* */
+	COUNTER_INSTRUCTIONS,
+	COUNTER_CACHE_REFERENCES,
+	COUNTER_CACHE_MISSES,
+	COUNTER_BRANCHES,
+	COUNTER_BRANCH_MISSES,
+	COUNTER_N
 };
+#define HARDWARE_COUNTERS (COUNTER_N - COUNTER_CYCLES)
 
 /*
  * A stack may be counted without a walk, and without a record, for so many windows after the one in which it was
@@ -497,6 +507,46 @@ struct kernel_spins {
 	u64 stretch;
 	struct kernel_wait wait[KERNEL_SPINS];
 };
+
+/* ---- hardware counters --------------------------------------------------------------------------- */
+
+struct process_key {
+	u64 start;
+	u32 tgid;
+	u32 pad;
+};
+SHARED_ASSERT(sizeof(struct process_key) == 16);
+
+/* What is read stands for more: n and ns are of all the process's time, as far as chance has it. */
+struct hardware_value {
+	u64 spans; /* as many as were read */
+	u64 ns; /* of CPU time, of all spans */
+	struct {
+		u64 n;
+		u64 ns; /* of CPU time in which this one counted: it may have been off, or another's */
+	} counters[HARDWARE_COUNTERS];
+};
+SHARED_ASSERT(sizeof(struct hardware_value) == 16 + 16 * HARDWARE_COUNTERS);
+
+/* As struct bpf_perf_event_value has it. */
+struct hardware_reading {
+	u64 counter;
+	u64 enabled, running; /* ns */
+};
+
+/* Of a CPU. */
+struct hardware_cpu {
+	u64 until; /* the interval ends with the first switch from then on */
+	u64 since; /* the latest switch that was looked at, */
+	struct process_key key; /* to this process, */
+	u32 tid; /* and thread, or 0: idle */
+	u32 open; /* this interval is counted, */
+	u32 shift; /* 2^shift-fold */
+	u32 switches; /* in this interval, so far */
+	u64 refused; /* spans that found no room in the map */
+	struct hardware_reading base[HARDWARE_COUNTERS]; /* as read then */
+};
+SHARED_ASSERT(sizeof(struct hardware_cpu) == 56 + 24 * HARDWARE_COUNTERS);
 
 /* ---- accounting -------------------------------------------------------------------------------- */
 

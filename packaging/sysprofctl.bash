@@ -4,7 +4,7 @@
 # Words of the command line that the completion looks at: the command, and the word that is a value's option.
 _sysprofctl()
 {
-	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' i
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' more='' i
 	local commands='status top offcpu syscalls locks counters flame series stacks types labels watch record'
 	local keys='comm exe pid tid thread uid unit cgroup container pod namespace build-id binary function
 		cause syscall errno lock state wait idle'
@@ -20,7 +20,9 @@ _sysprofctl()
 	done
 	COMPREPLY=()
 	case $prev in
-	--type) mapfile -t COMPREPLY < <(compgen -W 'on-cpu off-cpu syscalls futex' -- "$cur") ;;
+	--type)
+		[[ $command == top ]] && more=' counters'
+		mapfile -t COMPREPLY < <(compgen -W "on-cpu off-cpu syscalls futex$more" -- "$cur") ;;
 	--by)
 		case $command in
 		syscalls) mapfile -t COMPREPLY < <(compgen -W 'process syscall errno' -- "$cur") ;;

@@ -512,6 +512,7 @@ struct collector *collector_free(struct collector *c)
 	for (int s = 0; s < SOURCE_N; s++)
 		if (source_ops[s] && source_ops[s]->free)
 			source_ops[s]->free(c);
+	hardware_free(c);
 	ring_close(c);
 	sysprofd_bpf__destroy(c->skel);
 	close_fd(c->grace_fd);
@@ -538,6 +539,7 @@ int collector_poll(struct collector *c)
 	uint64_t now = mono_now_ns();
 	int r, first = ring_consume(c);
 
+	hardware_poll(c, now);
 	for (int s = 0; s < SOURCE_N; s++) {
 		if (!c->sources[s].on || !source_ops[s]->poll)
 			continue;

@@ -12,6 +12,7 @@
 #include "base/util.h"
 #include "collect/places.h"
 #include "collect/walk.h"
+#include "model/hardware.h"
 
 /* Where calls are not counted all the time: the part of each bucket in which they are. */
 #define COUNTED_SHARE 0.1
@@ -31,6 +32,7 @@ struct collect_options {
 	uint64_t slice_ns; /* the longest window: sizes maps */
 	const struct walk_tables *tables; /* lent; NULL: user stacks by frame pointers alone */
 	const struct kernel_places *places; /* read while the collector is made; NULL: not known */
+	uint32_t counter_reads; /* of hardware counters, per CPU and second at most; 0: none */
 	double syscall_details; /* share of the time in which calls are timed and sized; 0: never, 1: always */
 	uint32_t syscall_stacks; /* the stack of one call in so many is taken; 0: of none */
 	bool sample_calls; /* count calls for COUNTED_SHARE of the time only */
@@ -40,6 +42,7 @@ struct collect_options {
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
 	unsigned
 		skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
+	bool software_counters; /* test hook: in the place of the hardware's */
 	bool force_classic; /* test hook: classic tracepoints although tp_btf loses nothing here */
 	/* A burst (record): only these count. Empty for the recorder. */
 	const uint32_t *only_tgids;
@@ -73,6 +76,8 @@ struct source_state {
 		[96]; /* futex: where waits for the kernel's own locks come from, or why there are none */
 };
 void collector_source_state(const struct collector *c, enum source s, struct source_state *ret);
+
+void collector_hardware_state(const struct collector *c, struct hardware_state *ret);
 
 /* Counts of this window, copied out of the kernel. Arrays are owned by the slice. */
 struct slice_stack {
@@ -139,6 +144,12 @@ struct slice_thread {
 	uint64_t counters[COUNTER_OF_THREADS];
 };
 
+/* Estimates of a process's hardware counters. */
+struct slice_hardware {
+	struct process_key key;
+	struct hardware_value value;
+};
+
 struct slice_source {
 	struct account sum; /* over CPUs; user-space reasons are added later */
 };
@@ -177,6 +188,8 @@ struct slice {
 	uint64_t kernel_locks_lost; /* waits */
 	struct slice_thread *threads;
 	size_t n_threads, cap_threads;
+	struct slice_hardware *hardware;
+	size_t n_hardware, cap_hardware;
 	struct slice_source source[SOURCE_N];
 	uint64_t threshold_ns;
 };

@@ -30,6 +30,7 @@ struct slice *slice_free(struct slice *s)
 	free(s->lock_samples);
 	free(s->kernel_locks);
 	free(s->threads);
+	free(s->hardware);
 	free(s);
 	return NULL;
 }
@@ -258,6 +259,7 @@ static void finish_drain(struct collector *c, struct slice *s)
 	for (int i = 0; i < SOURCE_N; i++)
 		note_failure(c, i, "accounting", r);
 	drain_sources(c, set, s);
+	note_failure(c, SOURCE_ON_CPU, "counters", hardware_drain(c, set, s));
 	drain_misses(c, s);
 }
 

@@ -175,7 +175,7 @@ int hooks_use_switch(struct collector *c)
 	skel->rodata->switch_has_prev_state = c->hooks.prev_state;
 	skel->rodata->walks_per_second = c->o.walks_per_second ?: WALKS_PER_SECOND;
 	use_program(skel->progs.offcpu_sched_switch);
-	return 0;
+	return hardware_configure(c);
 }
 
 static int attach_once(struct bpf_program *p, struct bpf_link **link)
@@ -192,10 +192,13 @@ static int attach_once(struct bpf_program *p, struct bpf_link **link)
  */
 int hooks_attach_switch(struct collector *c)
 {
+	int r;
+
 	/* Where it cannot be attached the futex source says so. */
 	if (c->sources[SOURCE_FUTEX].on)
 		(void)hooks_attach_sys_exit(c);
-	return attach_once(c->skel->progs.offcpu_sched_switch, &c->skel->links.offcpu_sched_switch);
+	r = attach_once(c->skel->progs.offcpu_sched_switch, &c->skel->links.offcpu_sched_switch);
+	return r < 0 ? r : hardware_attach(c);
 }
 
 int hooks_attach_resume(struct collector *c, enum resume_hook hook)

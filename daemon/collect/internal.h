@@ -102,6 +102,9 @@ struct collector {
 	unsigned shrink; /* maps have 1/2^shrink of their size: memory was short */
 	int policy; /* of the thread between undisturbed_begin() and _end(), or -1 */
 
+	struct hardware *hardware; /* counters; NULL: none are read */
+	struct hardware_state hardware_state;
+
 	struct ring_buffer *ring;
 	/* Stacks of the open window, of one that begins during a drain, and what is left of a closed one's. */
 	struct stack_set open, next, closed;
@@ -193,6 +196,14 @@ bool hooks_sys_exit_is_classic(const struct collector *c); /* once it was attach
 /* New mappings, for the walks; where they cannot be noted, new programs have partial stacks for a while. */
 void hooks_use_young(struct collector *c);
 void hooks_attach_young(struct collector *c);
+
+/* ---- hardware.c: counters that are read at the switch -------------------------------------------------- */
+
+int hardware_configure(struct collector *c); /* may be called twice */
+int hardware_attach(struct collector *c);
+void hardware_poll(struct collector *c, uint64_t mono_ns);
+int hardware_drain(struct collector *c, unsigned set, struct slice *s);
+void hardware_free(struct collector *c);
 
 /* ---- details.c: latency and sizes of calls, a part of the source syscalls ---------------------------- */
 

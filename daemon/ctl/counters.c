@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* counters: what processes and the host were short of. */
+#include "ctl/hardware.h"
 #include "ctl/print.h"
 #include "export/human.h"
 
@@ -19,6 +20,49 @@ static uint64_t value_of(const Sysprofd__V1__CountersRow *row, const char *name)
 		if (streq(row->counters[i]->name, name))
 			return row->counters[i]->value;
 	return 0;
+}
+
+static bool is_counted(const Sysprofd__V1__CountersRow *row, const char *name)
+{
+	for (size_t i = 0; i < row->n_counters; i++)
+		if (streq(row->counters[i]->name, name))
+			return row->counters[i]->counted_ns > 0;
+	return false;
+}
+
+/* Of the hardware: events of one kind by so many of another. */
+static const struct {
+	const char *head, *key, *of, *by;
+	double per;
+	const char *format;
+	unsigned keep;
+} rates[] = {
+	{ "GHz", "ghz", "cycles", NULL, 1, "%.2f", 7 },
+	{ "IPC", "ipc", "instructions", "cycles", 1, "%.2f", 9 },
+	{ "CACHE-MISSES/k", "cache_misses_per_1000", "cache-misses", "instructions", 1000, "%.2f",
+	  8 },
+	{ "BRANCH-MISSES/k", "branch_misses_per_1000", "branch-misses", "instructions", 1000,
+	  "%.2f", 7 },
+};
+
+/* False: one of the two was not counted. */
+static bool rate_of(const Sysprofd__V1__CountersRow *row, size_t i, double *ret)
+{
+	uint64_t of = value_of(row, rates[i].of);
+	uint64_t by = rates[i].by ? value_of(row, rates[i].by) : row->hardware_ns;
+
+	*ret = by ? (double)of / (double)by * rates[i].per : 0;
+	return by && is_counted(row, rates[i].of);
+}
+
+static bool has_rate(const Sysprofd__V1__CountersResponse *m, size_t i)
+{
+	double rate;
+
+	for (size_t k = 0; k < m->n_rows; k++)
+		if (rate_of(m->rows[k], i, &rate))
+			return true;
+	return false;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -53,6 +97,18 @@ static void row_json(struct json *j, const Sysprofd__V1__CountersRow *row)
 	json_put_unsigned(j, "cpu", row->cpu_ns);
 	for (size_t i = 0; i < row->n_counters; i++)
 		json_put_unsigned(j, row->counters[i]->name, row->counters[i]->value);
+	if (row->hardware_spans) {
+		json_put_unsigned(j, "hardware_spans", row->hardware_spans);
+		json_put_unsigned(j, "hardware_time", row->hardware_ns);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
+		double rate;
+
+		if (!rate_of(row, i, &rate))
+			continue;
+		json_key(j, rates[i].key);
+		json_double(j, rate);
+	}
 	json_object_end(j);
 }
 
@@ -65,6 +121,7 @@ static void answer_json(const struct options *o, const void *answer, struct strb
 	coverage_json(&j, m->coverage);
 	if (m->saturation)
 		saturation_json(&j, m->saturation);
+	hardware_json(&j, m->hardware, m->n_hardware, m->no_hardware);
 	json_put_unsigned(&j, "rows_omitted", m->rows_omitted);
 	json_key(&j, "rows");
 	json_array(&j);
@@ -152,10 +209,42 @@ static void rate_cell(struct table *t, uint64_t n, double seconds)
 		table_cell(t, human_count((uint64_t)(rate + 0.5), buf));
 }
 
+static void hardware_cell(struct table *t, const Sysprofd__V1__CountersRow *row, size_t i)
+{
+	double rate;
+
+	if (rate_of(row, i, &rate))
+		table_cellf(t, rates[i].format, rate);
+	else
+		table_cell(t, "-");
+}
+
+/* What the rates of the hardware rest on, which of them there are not, and why. */
+static void hardware_note(const Sysprofd__V1__CountersResponse *m, const struct text *text,
+			  struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf line = {};
+	char n[HUMAN_MAX], time[HUMAN_MAX];
+	uint64_t spans = 0, ns = 0;
+
+	for (size_t i = 0; i < m->n_rows; i++) {
+		spans += m->rows[i]->hardware_spans;
+		ns += m->rows[i]->hardware_ns;
+	}
+	if (spans) {
+		strbuf_printf(&line,
+			      "GHz, IPC and misses per 1,000 instructions are estimates from %s "
+			      "spans, for %s of CPU time",
+			      human_count(spans, n), human_duration(ns, time));
+		text_wrap(text, line.data ?: "", 2, out);
+	}
+	hardware_text(text, m->hardware, m->n_hardware, m->no_hardware, "absent counters: ", out);
+}
+
 static int rows_text(const Sysprofd__V1__CountersResponse *m, const struct text *text,
 		     struct strbuf *out)
 {
-	struct table_column columns[ARRAY_SIZE(counters) + 3] = {
+	struct table_column columns[ARRAY_SIZE(rates) + ARRAY_SIZE(counters) + 3] = {
 		{ .head = "CPUs", .right = true },
 	};
 	_cleanup_(table_done) struct table t = { .columns = columns, .n_columns = 1 };
@@ -163,6 +252,11 @@ static int rows_text(const Sysprofd__V1__CountersResponse *m, const struct text 
 	double counted = m->saturation ? (double)m->saturation->delays_covered_ns / NSEC_PER_SEC
 				       : 0;
 
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++)
+		if (has_rate(m, i))
+			columns[t.n_columns++] = (struct table_column){ .head = rates[i].head,
+									.right = true,
+									.keep = rates[i].keep };
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
 		columns[t.n_columns++] = (struct table_column){ .head = counters[i].head,
 								.right = true,
@@ -174,6 +268,9 @@ static int rows_text(const Sysprofd__V1__CountersResponse *m, const struct text 
 
 		table_cellf(&t, "%.3f",
 			    seconds > 0 ? (double)row->cpu_ns / NSEC_PER_SEC / seconds : 0);
+		for (size_t k = 0; k < ARRAY_SIZE(rates); k++)
+			if (has_rate(m, k))
+				hardware_cell(&t, row, k);
 		for (size_t k = 0; k < ARRAY_SIZE(counters); k++)
 			rate_cell(&t, value_of(row, counters[k].name), counted);
 		if (row->pid)
@@ -198,9 +295,12 @@ static int answer_text(const struct options *o, const void *answer, struct strbu
 		return 0;
 	}
 	r = rows_text(m, &text, out);
-	if (r >= 0)
-		text_omitted(&text, m->rows_omitted, "processes", out);
-	return r;
+	if (r < 0)
+		return r;
+	text_omitted(&text, m->rows_omitted, "processes", out);
+	strbuf_putc(out, '\n');
+	hardware_note(m, &text, out);
+	return 0;
 }
 
 static const struct printed printed = {

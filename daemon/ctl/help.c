@@ -4,7 +4,7 @@
 #include "ctl/text.h"
 
 static const char type_help[] =
-	"  --type TYPE       on-cpu (default), off-cpu, syscalls or futex\n";
+	"  --type TYPE       on-cpu (default), off-cpu, syscalls or futex; top: counters, too\n";
 
 static const char selection_help[] =
 	"  --since T         from this moment on; default: five minutes before --until\n"
@@ -189,7 +189,13 @@ static const struct {
 			       "another thread was\n"
 			       "  put in its place) and migrations to another CPU, a second; those "
 			       "with the\n"
-			       "  most CPU time first. Pressure is the share of time in which some "
+			       "  most CPU time first. Where the processor's counters are to be "
+			       "had, GHz,\n"
+			       "  instructions per cycle (IPC), and cache and branch misses per "
+			       "1,000\n"
+			       "  instructions (/k), estimated from stretches of time; else a "
+			       "sentence says why\n"
+			       "  not. Pressure is the share of time in which some "
 			       "tasks, or\n"
 			       "  all (full), waited for a resource. The type is not asked.\n",
 			       true, true, false,

@@ -95,8 +95,14 @@ static int set_type(struct options *o, const char *v, struct strbuf *error)
 {
 	int type = profile_type_from_name(v);
 
+	o->counters = o->command == COMMAND_TOP && streq(v, "counters");
+	if (o->counters)
+		return 0;
 	if (type < 0)
-		return bad(error, "--type", v, "on-cpu, off-cpu, syscalls or futex");
+		return bad(error, "--type", v,
+			   o->command == COMMAND_TOP
+				   ? "on-cpu, off-cpu, syscalls or futex, or counters"
+				   : "on-cpu, off-cpu, syscalls or futex");
 	o->type = (enum profile_type)type;
 	o->type_given = true;
 	return 0;
@@ -495,6 +501,23 @@ static int resolve_range(struct options *o, uint64_t now, struct strbuf *error)
 	return 0;
 }
 
+/* top --type counters is counters, by another name. */
+static int resolve_counters(struct options *o, struct strbuf *error)
+{
+	if (!o->counters)
+		return 0;
+	if (o->by != SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED &&
+	    o->by != SYSPROFD__V1__DIMENSION__DIMENSION_PROCESS) {
+		strbuf_printf(error, "--by %s: counters are those of processes",
+			      dimension_word(o->by));
+		return -EINVAL;
+	}
+	o->by = SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED;
+	o->by_total = o->short_names = false;
+	o->command = COMMAND_COUNTERS;
+	return 0;
+}
+
 /* A dimension that only one type has says which type is meant. */
 static void resolve_type(struct options *o)
 {
@@ -552,6 +575,9 @@ static int resolve(struct options *o, uint64_t now, struct strbuf *error)
 		strbuf_puts(error, "no command is given; see sysprofctl --help");
 		return -EINVAL;
 	}
+	r = resolve_counters(o, error);
+	if (r < 0)
+		return r;
 	resolve_type(o);
 	resolve_dimension(o);
 	r = resolve_range(o, now, error);

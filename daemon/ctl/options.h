@@ -56,6 +56,7 @@ struct options {
 	/* selection */
 	enum profile_type type;
 	bool type_given;
+	bool counters; /* --type counters, which is a command of its own */
 	const char *since, *until; /* as given or by default, for the header */
 	uint64_t since_wall_ns, until_wall_ns;
 	bool until_now; /* the daemon's now, which is later than ours */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "ctl/command.h"
 #include "ctl/coverage.h"
+#include "ctl/hardware.h"
 #include "export/human.h"
 
 static const Sysprofd__V1__StoreStatus no_store = SYSPROFD__V1__STORE_STATUS__INIT;
@@ -123,6 +124,7 @@ static void answer_json(const Sysprofd__V1__StatusResponse *m, struct strbuf *ou
 	json_double(&j, m->cpu_seconds);
 	if (m->unwind)
 		unwind_json(&j, m->unwind);
+	hardware_json(&j, m->hardware, m->n_hardware, m->no_hardware);
 	losses_json(&j, "counters", m->counters, m->n_counters, false);
 	json_object_end(&j);
 	strbuf_putc(out, '\n');
@@ -345,6 +347,8 @@ static int answer_text(const Sysprofd__V1__StatusResponse *m, struct strbuf *out
 	cost_text(m, &t, out);
 	if (m->unwind)
 		unwind_text(m->unwind, &t, out);
+	hardware_text(&t, m->hardware, m->n_hardware, m->no_hardware,
+		      "hardware counters absent: ", out);
 	counters_text(m, &t, out);
 	return 0;
 }

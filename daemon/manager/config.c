@@ -73,6 +73,8 @@ static const struct setting settings[] = {
 	  "How far the threshold may rise when stacks cost too much." },
 	{ "collect", "walks-per-second", KIND_NUMBER, AT(walks_per_second), "2000", "10", "1000000", NULL,
 	  "Stacks walked per second and CPU for waits; above it the threshold rises." },
+	{ "collect", "counter-reads", KIND_NUMBER, AT(counter_reads), "1000", "0", "1000000", NULL,
+	  "How often a second and CPU hardware counters are read, at context switches, at most; where there are more switches, in a random share of the time. 0: off." },
 	{ "collect", "slice", KIND_TIME, AT(slice_ns), "2s", "100ms", "10s", NULL,
 	  "How often counts are taken out of the kernel." },
 	{ "collect", "bucket", KIND_TIME, AT(bucket_ns), "10s", "500ms", "1min", NULL,

@@ -17,6 +17,7 @@ struct config {
 	unsigned syscall_counts; /* 0: exact, 1: sampled */
 	uint64_t syscall_stacks; /* one call in so many */
 	double syscall_details; /* share of the time */
+	uint64_t counter_reads;
 	double on_cpu_rate;
 	unsigned on_cpu_event; /* 0: cpu-clock, 1: cycles */
 	uint64_t off_cpu_threshold_ns, off_cpu_threshold_max_ns;

@@ -72,6 +72,7 @@ void manager_store_options(struct manager *m, const struct config *c, struct sto
 const char *manager_state_directory(const struct manager *m);
 
 /* status.c */
+void manager_hardware(void *ctx, struct hardware_state *ret);
 int manager_stacks(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret);
 int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret);
 void manager_status_line(struct manager *m, char *buf, size_t size);

@@ -322,6 +322,7 @@ static int start_server(struct manager *m)
 		.snapshot = manager_snapshot,
 		.status = manager_status,
 		.stacks = manager_stacks,
+		.hardware = manager_hardware,
 		.record_start = manager_record_start,
 		.record_read = manager_record_read,
 		.record_free = manager_record_free,

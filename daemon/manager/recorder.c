@@ -178,6 +178,7 @@ static void publish_state(struct recorder *r, const struct slice *s, int error)
 	pthread_mutex_lock(&r->lock);
 	for (size_t i = 0; i < SOURCE_N; i++)
 		collector_source_state(r->collector, (enum source)i, &st->source[i]);
+	collector_hardware_state(r->collector, &st->hardware);
 	for (size_t i = 0; s && i < SOURCE_N; i++) {
 		const struct account *a = &s->source[i].sum;
 

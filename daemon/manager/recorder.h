@@ -71,6 +71,7 @@ int recorder_quality(struct recorder *r, struct quality_row **ret, size_t *ret_n
 
 struct recorder_state {
 	struct source_state source[SOURCE_N];
+	struct hardware_state hardware;
 	struct accounting total[SOURCE_N]; /* since the start */
 	uint64_t walked, reused; /* waits whose stack was walked, and was known, since the start */
 	struct process_stats process;

@@ -288,6 +288,40 @@ int manager_stacks(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret)
 	return r;
 }
 
+/* ---- hardware counters ------------------------------------------------------------------------- */
+
+void manager_hardware(void *ctx, struct hardware_state *ret)
+{
+	struct manager *m = ctx;
+	struct recorder_state st;
+
+	recorder_get_state(m->recorder, &st);
+	*ret = st.hardware;
+}
+
+static int add_hardware(const struct hardware_state *h, Sysprofd__V1__StatusResponse *ret)
+{
+	ret->no_hardware = strdup(h->why);
+	ret->hardware = new0(Sysprofd__V1__HardwareCounter *, HARDWARE_KINDS);
+	if (!ret->no_hardware || !ret->hardware)
+		return -ENOMEM;
+	for (unsigned i = 0; h->counted && i < HARDWARE_KINDS; i++) {
+		Sysprofd__V1__HardwareCounter *c = malloc(sizeof(*c));
+
+		if (!c)
+			return -ENOMEM;
+		sysprofd__v1__hardware_counter__init(c);
+		ret->hardware[ret->n_hardware++] = c;
+		c->name = strdup(hardware_name(i));
+		c->absent = strdup(hardware_absent(h->error[i]));
+		if (!c->name || !c->absent)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ---- unwinding ---------------------------------------------------------------------------------- */
+
 static int add_lacking(const struct unwinder_stats *u, Sysprofd__V1__UnwindStatus *ret)
 {
 	static const char *const names[UNWIND_LACK_N] = {
@@ -364,6 +398,8 @@ int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
 		r = add_counters(m, &st, &a, &sym, &fetch, ret);
 	if (r >= 0)
 		r = add_unwind(m, &st, ret);
+	if (r >= 0)
+		r = add_hardware(&st.hardware, ret);
 	ret->windows = st.windows;
 	ret->processes = st.process.processes;
 	add_usage(&st, &sym, &fetch, ret);

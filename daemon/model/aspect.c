@@ -32,7 +32,9 @@ bool row_is_time(enum profile_type type, uint32_t key)
 		return aspect == CALL_LATENCY;
 	if (type == PROFILE_FUTEX)
 		return aspect != FUTEX_WAKES && aspect != FUTEX_CROWD;
-	return type != PROFILE_ON_CPU || aspect != ON_COUNTERS;
+	if (type == PROFILE_ON_CPU)
+		return aspect != ON_COUNTERS || ON_KEY_COUNTER(key) >= COUNTER_SPANS;
+	return true;
 }
 
 enum aux_kind row_aux(enum profile_type type, uint32_t key)

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Columns, buckets, profiles, accounting. */
 #include "../bpf/sysprofd.h"
+#include "model/hardware.h"
 #include "model/profile.h"
 
 _Static_assert(LOSS_REASONS == LOSS_N, "LOSS_REASONS follows enum loss");
 _Static_assert((int)PROFILE_TYPE_N == (int)SOURCE_N, "a profile type for each source");
-_Static_assert(COUNTERS == (int)COUNTER_OF_THREADS, "counters");
+_Static_assert(COUNTERS == (int)COUNTER_N, "counters");
+_Static_assert(COUNTERS_SPANS == (int)COUNTER_SPANS, "counters");
+_Static_assert(HARDWARE_KINDS == (int)HARDWARE_COUNTERS, "hardware counters");
 
 void columns_done(struct columns *c)
 {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "../bpf/sysprofd.h"
+#include "model/hardware.h"
 #include "model/profile.h"
 #include "syscall-names.h" /* generated from the kernel's headers */
 
@@ -157,6 +158,13 @@ const char *counter_name(unsigned counter)
 		[COUNTER_VOLUNTARY_SWITCHES] = "voluntary-switches",
 		[COUNTER_INVOLUNTARY_SWITCHES] = "involuntary-switches",
 		[COUNTER_MIGRATIONS] = "migrations",
+		[COUNTER_SPANS] = "spans",
+		[COUNTER_CYCLES] = "cycles",
+		[COUNTER_INSTRUCTIONS] = "instructions",
+		[COUNTER_CACHE_REFERENCES] = "cache-references",
+		[COUNTER_CACHE_MISSES] = "cache-misses",
+		[COUNTER_BRANCHES] = "branches",
+		[COUNTER_BRANCH_MISSES] = "branch-misses",
 	};
 
 	return NAME_AT(names, counter) ?: "unknown";
@@ -179,6 +187,31 @@ const char *kernel_lock_name(unsigned kind)
 	};
 
 	return kind < KERNEL_LOCK_KINDS ? names[kind] : names[KERNEL_LOCK_OTHER];
+}
+
+const char *hardware_name(unsigned kind)
+{
+	return counter_name(COUNTER_CYCLES + kind);
+}
+
+const char *hardware_absent(int error)
+{
+	switch (-error) {
+	case 0:
+		return "";
+	case ENOENT:
+	case ENODEV:
+	case EINVAL:
+	case EOPNOTSUPP:
+		return "this processor, or virtual machine, does not have it";
+	case EACCES:
+	case EPERM:
+		return "not permitted";
+	case EBUSY:
+		return "in use by something else";
+	default:
+		return strerror(-error);
+	}
 }
 
 const char *futex_class_name(unsigned cls)

@@ -263,7 +263,9 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  * other aspects, told by high bits of the key, explain it:
  *
  *                      key                               aux        count         value          max
- *  ON_COUNTERS         enum counter                      0          that many     0              0
+ *  ON_COUNTERS         enum counter                      0          that many     0, or us of    0
+ *                      from COUNTER_SPANS on estimates                            CPU time that
+ *                      from a part of the time                                    they are of
  *  OFF_WAKES           OFF_KEY(cause, ..)                series: of waits woken   us waited      longest us
  *                                                        the waker                so
  *                      the row's series waited, its stack is the waker's
@@ -371,8 +373,10 @@ const char *wait_kind_name(
 const char *off_cause_name(unsigned cause); /* "blocked", "run-queue", "preempted" */
 const char *off_state_name(unsigned state); /* "S", "D", "R", "I", "T", ... */
 /* enum counter of bpf/sysprofd.h; asserted in bucket.c. */
-#define COUNTERS 5
-const char *counter_name(unsigned counter); /* "minor-faults", ... */
+#define COUNTERS 12
+#define COUNTERS_EXACT 5 /* so many are exact, the one behind them says what the others rest on */
+#define COUNTERS_SPANS COUNTERS_EXACT
+const char *counter_name(unsigned counter); /* "minor-faults", "cycles", ... */
 const char *kernel_lock_name(unsigned kind); /* "mutex", "rwsem-write", ... */
 const char *futex_class_name(unsigned cls); /* "wait", "lock-pi", ... */
 const char *futex_outcome_name(unsigned outcome); /* "woken", "timeout", ... */

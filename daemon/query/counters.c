@@ -96,6 +96,12 @@ static int row_of(struct counting *c, uint32_t series, struct counters_row **ret
 	return r;
 }
 
+static void add_counter(struct counters_row *row, uint32_t counter, uint64_t n, uint64_t ns)
+{
+	row->counters[counter] += n;
+	row->counted_ns[counter] += ns;
+}
+
 static int fill_rows(struct counting *c)
 {
 	const struct columns *rows = &c->merge.p->columns;
@@ -111,7 +117,7 @@ static int fill_rows(struct counting *c)
 		if (row_aspect(PROFILE_ON_CPU, key) == ON_SAMPLES)
 			row->cpu_ns += rows->value[i];
 		else if (counter < COUNTERS)
-			row->counters[counter] += rows->count[i];
+			add_counter(row, counter, rows->count[i], rows->value[i]);
 	}
 	return r;
 }

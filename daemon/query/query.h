@@ -139,7 +139,8 @@ struct counters_row {
 	uint32_t pid;
 	uint64_t start;
 	uint64_t cpu_ns;
-	uint64_t counters[COUNTERS];
+	/* From COUNTER_SPANS on estimates, and the CPU time that they are of: see profile.h. */
+	uint64_t counters[COUNTERS], counted_ns[COUNTERS];
 };
 struct counters_answer {
 	struct profile *coverage; /* of on-cpu; without columns */

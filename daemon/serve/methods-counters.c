@@ -20,6 +20,31 @@ static void fill_saturation(Sysprofd__V1__Saturation *m, const struct counters_a
 	m->memory_full_ns = a->pressure_ns[PRESSURE_MEMORY_FULL];
 }
 
+/* What came while it counted, for all of the process's time. */
+static uint64_t whole(const struct counters_row *row, unsigned i)
+{
+	double by = (double)row->counted_ns[COUNTERS_SPANS] / (double)row->counted_ns[i];
+
+	return (uint64_t)((double)row->counters[i] * by + 0.5);
+}
+
+static void fill_hardware(Sysprofd__V1__CountersRow *m, Sysprofd__V1__Counter **counters,
+			  const struct counters_row *row)
+{
+	m->hardware_spans = row->counters[COUNTERS_SPANS];
+	m->hardware_ns = row->counted_ns[COUNTERS_SPANS];
+	for (unsigned i = COUNTERS_SPANS + 1; i < COUNTERS; i++) {
+		Sysprofd__V1__Counter *c = counters[m->n_counters];
+
+		if (!row->counted_ns[i])
+			continue;
+		c->name = (char *)counter_name(i);
+		c->value = whole(row, i);
+		c->counted_ns = row->counted_ns[i];
+		m->n_counters++;
+	}
+}
+
 static void fill_row(Sysprofd__V1__CountersRow *m, Sysprofd__V1__Counter **counters,
 		     const struct counters_row *row)
 {
@@ -28,12 +53,13 @@ static void fill_row(Sysprofd__V1__CountersRow *m, Sysprofd__V1__Counter **count
 	m->start_ns = row->start;
 	m->cpu_ns = row->cpu_ns;
 	m->counters = counters;
-	for (unsigned i = 0; i < COUNTERS; i++) {
+	for (unsigned i = 0; i < COUNTERS_EXACT; i++) {
 		if (!row->counters[i])
 			continue;
 		counters[m->n_counters]->name = (char *)counter_name(i);
 		counters[m->n_counters++]->value = row->counters[i];
 	}
+	fill_hardware(m, counters, row);
 }
 
 static int reply(struct call *c, const struct counters_answer *a)
@@ -43,15 +69,24 @@ static int reply(struct call *c, const struct counters_answer *a)
 	_cleanup_(wire_coverage_free_p) Sysprofd__V1__Coverage *coverage = NULL;
 	_cleanup_table_ Sysprofd__V1__CountersRow **rows = NULL;
 	_cleanup_table_ Sysprofd__V1__Counter **counters = NULL;
+	_cleanup_table_ Sysprofd__V1__HardwareCounter **hardware = NULL;
+	struct hardware_state h = {};
 	int r = wire_coverage_pack(a->coverage, &coverage);
 
 	if (r >= 0)
 		r = table_new(&sysprofd__v1__counters_row__descriptor, a->n_rows, &rows);
 	if (r >= 0)
-		r = table_new(&sysprofd__v1__counter__descriptor, a->n_rows * COUNTERS,
-			      &counters);
+		r = table_new(&sysprofd__v1__counter__descriptor, a->n_rows * COUNTERS, &counters);
+	if (r >= 0)
+		r = table_new(&sysprofd__v1__hardware_counter__descriptor, HARDWARE_KINDS,
+			      &hardware);
 	if (r < 0)
 		return r;
+	c->server->ops->hardware(c->server->ops_ctx, &h);
+	for (unsigned i = 0; h.counted && i < HARDWARE_KINDS; i++) {
+		hardware[i]->name = (char *)hardware_name(i);
+		hardware[i]->absent = (char *)hardware_absent(h.error[i]);
+	}
 	for (size_t i = 0; i < a->n_rows; i++)
 		fill_row(rows[i], counters + i * COUNTERS, &a->rows[i]);
 	fill_saturation(&saturation, a);
@@ -60,6 +95,9 @@ static int reply(struct call *c, const struct counters_answer *a)
 	response.rows = rows;
 	response.n_rows = a->n_rows;
 	response.rows_omitted = a->rows_omitted;
+	response.hardware = hardware;
+	response.n_hardware = h.counted ? HARDWARE_KINDS : 0;
+	response.no_hardware = h.why;
 	return call_reply(c, &response.base, &response.host);
 }
 

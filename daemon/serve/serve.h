@@ -8,6 +8,7 @@
 
 #include <systemd/sd-event.h>
 
+#include "model/hardware.h"
 #include "model/profile.h"
 #include "query/query.h"
 #include "sysprofd/v1/profile.pb-c.h"
@@ -40,6 +41,8 @@ struct serve_ops {
 	int (*status)(void *ctx, Sysprofd__V1__StatusResponse *ret);
 	/* Likewise; `limit` binaries at most. */
 	int (*stacks)(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret);
+	/* Hardware counters that there are, and why others are not. */
+	void (*hardware)(void *ctx, struct hardware_state *ret);
 	/* -EBUSY with *ret_why (static): too many bursts, or over the budget. -EINVAL: a bad rate. */
 	int (*record_start)(void *ctx, double hz, const struct selection *sel,
 			    struct record_session **ret, const char **ret_why);

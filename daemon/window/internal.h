@@ -100,6 +100,9 @@ void locks_add(struct adding *a);
 /* kernel-locks.c: waits for the kernel's own locks. */
 void kernel_locks_add(struct adding *a);
 
+/* hardware.c: counters of processes. */
+void hardware_add(struct adding *a);
+
 /* calls.c: what a slice knows of how long calls took; scaled when the bucket closes. */
 int calls_add(struct window *w, struct slice *s);
 void callers_add(struct adding *a); /* stacks of calls */

@@ -403,6 +403,7 @@ int window_add(struct window *w, struct slice *s, const struct bucket_meta *begi
 	add_off_cpu(&a);
 	add_threads(&a);
 	callers_add(&a);
+	hardware_add(&a);
 	r = calls_add(w, s);
 	if (a.error == 0)
 		a.error = r;

@@ -72,4 +72,31 @@ def test_short_of_cpu(t):
     assert min(switched) > 0, switched
 
 
+def test_hardware(t):
+    """What the processor counts; or the sentence that says why there is nothing, where one would look for it."""
+    d = t.daemon()
+    t.spawn("sh", "-c", "while :; do :; done")
+    answer = wait_for(lambda: d.ask("counters"), lambda a: a["rows"])
+    text, status = d.ctl("counters").stdout.decode(), d.ask("status")
+    assert status["hardware"] == answer["hardware"], (status["hardware"], answer["hardware"])
+    assert d.ctl("top", "--type", "counters").stdout.decode().split("\n")[-2] == text.split("\n")[-2]
+    if "none" in answer["hardware"]:
+        assert "no hardware counters: the performance unit of the processor is not visible" in text, text
+        assert "no hardware counters: " in d.ctl("status").stdout.decode()
+        assert not any("ipc" in row or "cycles" in row for row in answer["rows"]), answer["rows"]
+        return
+    rows = wait_for(lambda: d.ask("counters")["rows"], lambda rows: any("cycles" in row for row in rows))
+    assert any(row.get("ghz", 0) > 0 for row in rows), rows
+    assert "GHz" in d.ctl("counters").stdout.decode()
+
+
+def test_hardware_off(t):
+    """A setting leaves them alone, which is said as well."""
+    d = t.daemon({"collect": {"counter-reads": "0"}})
+    t.spawn("sh", "-c", "while :; do :; done")
+    wait_for(lambda: d.ask("counters")["rows"], lambda rows: rows)
+    text = d.ctl("counters").stdout.decode()
+    assert "no hardware counters: " in text, text
+
+
 main(__name__)

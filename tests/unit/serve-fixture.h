@@ -126,6 +126,11 @@ static inline Sysprofd__V1__Loss *make_loss(const char *reason, uint64_t count)
 	return l;
 }
 
+static inline void fake_hardware(void *ctx, struct hardware_state *ret)
+{
+	*ret = (struct hardware_state){ .why = "none" };
+}
+
 static inline int fake_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
 {
 	struct fake *f = ctx;
@@ -231,6 +236,7 @@ static inline int fake_put_work(void *ctx, const char *name, const char *const *
 static const struct serve_ops fake_ops = {
 	.snapshot = fake_snapshot,
 	.status = fake_status,
+	.hardware = fake_hardware,
 	.stacks = fake_stacks,
 	.record_start = fake_record_start,
 	.record_read = fake_record_read,

@@ -59,6 +59,9 @@ static void test_defaults(void **state)
 	assert_described("series --step 1min",
 			 "--type on-cpu --since -5min --until now --step 1min");
 	assert_described("flame -o a.svg", "--type on-cpu --since -5min --until now");
+	assert_described("counters", "--since -5min --until now");
+	assert_described("top --type counters --by process --sort total",
+			 "--since -5min --until now");
 }
 
 static void test_dimension_names_its_type(void **state)
@@ -202,6 +205,8 @@ static void test_usage_errors(void **state)
 		{ "top --type --by process", "--type needs a value" },
 		{ "top --help=yes", "takes no value" },
 		{ "top --type cpu", "on-cpu, off-cpu, syscalls or futex" },
+		{ "top --type counters --by function", "counters are those of processes" },
+		{ "series --type counters", "expected on-cpu, off-cpu, syscalls or futex" },
 		{ "top --by user", "function, process" },
 		{ "top --names long", "full or short" },
 		{ "series --names short", "series has no option --names" },

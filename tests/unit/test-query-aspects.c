@@ -205,6 +205,8 @@ static void test_counters(void **state)
 	on_cpu(b, waker, "main", 3, 2000);
 	add_row(b, PROFILE_ON_CPU, process, 0, ON_ASPECT(ON_COUNTERS) | COUNTER_MAJOR_FAULTS, 0, 9,
 		0, 0);
+	add_row(b, PROFILE_ON_CPU, process, 0, ON_ASPECT(ON_COUNTERS) | COUNTER_CYCLES, 0, 3000000,
+		1000, 0);
 	add_row(b, PROFILE_ON_CPU, series_id(b->dict, waiter), 0,
 		ON_ASPECT(ON_COUNTERS) | COUNTER_MIGRATIONS, 0, 4, 0, 0);
 	off_total(b, waiter, OFF_RUN_QUEUE, 1, 300);
@@ -215,6 +217,8 @@ static void test_counters(void **state)
 	assert_string_equal(a->rows[0].name, "waker");
 	assert_int_equal(a->rows[0].cpu_ns, 2000000);
 	assert_int_equal(a->rows[0].counters[COUNTER_MAJOR_FAULTS], 9);
+	assert_int_equal(a->rows[0].counters[COUNTER_CYCLES], 3000000);
+	assert_int_equal(a->rows[0].counted_ns[COUNTER_CYCLES], 1000000);
 	assert_int_equal(a->busy_ns, 7 * SEC);
 	assert_int_equal(a->capacity_ns, 20 * SEC);
 	assert_int_equal(a->pressure_covered_ns, 10 * SEC);

@@ -275,12 +275,56 @@ static void test_nearest(void **state)
 	filled_done(&f);
 }
 
+/* Counters that are estimates have a row with the time that they are of; what did not count has none. */
+static void test_hardware(void **state)
+{
+	struct window *w = make_window(100, 100);
+	struct slice_hardware h = {
+		.key = { .tgid = 100, .start = 1 },
+		.value = { .spans = 3,
+			   .ns = 4000,
+			   .counters = { [1] = { .n = 9000, .ns = 2000 } } },
+	};
+	struct slice s = make_slice();
+	_cleanup_(filled_done) struct filled f = {};
+	const struct columns *c;
+	unsigned spans = 0, instructions = 0, others = 0;
+
+	s.hardware = &h;
+	s.n_hardware = 1;
+	assert_int_equal(window_add(w, &s, &(struct bucket_meta){}), 0);
+	assert_int_equal(window_close(w, &f), 0);
+	c = &f.bucket->columns[PROFILE_ON_CPU];
+	for (size_t i = 0; i < c->n; i++) {
+		if (row_aspect(PROFILE_ON_CPU, c->key[i]) != ON_COUNTERS)
+			continue;
+		switch (ON_KEY_COUNTER(c->key[i])) {
+		case COUNTER_SPANS:
+			spans++;
+			assert_int_equal(c->count[i], 3);
+			assert_int_equal(c->value[i], 4); /* us */
+			break;
+		case COUNTER_INSTRUCTIONS:
+			instructions++;
+			assert_int_equal(c->count[i], 9000);
+			assert_int_equal(c->value[i], 2);
+			break;
+		default:
+			others++;
+		}
+	}
+	assert_int_equal(spans, 1);
+	assert_int_equal(instructions, 1);
+	assert_int_equal(others, 0);
+	window_free(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_folded),	cmocka_unit_test(test_locks_folded),
 		cmocka_unit_test(test_nearest), cmocka_unit_test(test_sampled_calls),
-		cmocka_unit_test(test_failing),
+		cmocka_unit_test(test_failing), cmocka_unit_test(test_hardware),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Hardware counters against the running kernel. Needs root and BPF, but no performance unit: software counters, whose
+ * truth is known, take the hardware's place: "cycles" are ns of CPU time, "instructions" are page faults.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "collect-live.h"
+
+#define PAGE 4096
+#define AT_ALL_SWITCHES 1000000
+
+static struct collect_options options(uint32_t reads)
+{
+	return (struct collect_options){
+		.enabled = { [SOURCE_ON_CPU] = true, [SOURCE_OFF_CPU] = true },
+		.on_cpu_hz = 19,
+		.off_cpu_threshold_ns = NSEC_PER_SEC,
+		.off_cpu_threshold_max_ns = NSEC_PER_SEC,
+		.slice_ns = 2 * NSEC_PER_SEC,
+		.places = kernel_places(),
+		.counter_reads = reads,
+		.software_counters = true,
+	};
+}
+
+#define CYCLES (COUNTER_CYCLES - COUNTER_CYCLES)
+#define FAULTS (COUNTER_INSTRUCTIONS - COUNTER_CYCLES)
+
+static void add(struct hardware_value *sum, const struct slice *s, pid_t tgid)
+{
+	for (size_t i = 0; i < s->n_hardware; i++) {
+		const struct hardware_value *v = &s->hardware[i].value;
+
+		if ((pid_t)s->hardware[i].key.tgid != tgid)
+			continue;
+		sum->spans += v->spans;
+		sum->ns += v->ns;
+		for (int k = 0; k < HARDWARE_COUNTERS; k++) {
+			sum->counters[k].n += v->counters[k].n;
+			sum->counters[k].ns += v->counters[k].ns;
+		}
+	}
+}
+
+struct job {
+	unsigned pages, sleep_us;
+	uint64_t cpu_ns; /* what it took */
+};
+
+/* Touches a new page, sleeps, and so on: each page a fault, each sleep a switch. */
+static void touches(void *arg)
+{
+	struct job *job = arg;
+	char *p = mmap(NULL, job->pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
+
+	if (p == MAP_FAILED)
+		_exit(1);
+	madvise(p, job->pages * PAGE, MADV_NOHUGEPAGE);
+	for (unsigned i = 0; i < job->pages; i++) {
+		p[i * PAGE] = 1;
+		if (job->sleep_us)
+			usleep(job->sleep_us);
+	}
+	job->cpu_ns = cpu_now_ns();
+}
+
+static struct hardware_value count(uint32_t reads, struct job *job)
+{
+	struct collect_options o = options(reads);
+	struct collector *c = start_or_skip(&o);
+	struct hardware_value sum = {};
+	bool running = true;
+	pid_t pid;
+
+	run_for(c, 100);
+	slice_free(drain(c, false));
+	pid = start_process(touches, job);
+	while (running) {
+		struct slice *s;
+		int status;
+
+		run_for(c, 100);
+		running = waitpid(pid, &status, WNOHANG) == 0;
+		assert_true(running || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+		s = drain(c, false);
+		assert_conserved(s, SOURCE_ON_CPU);
+		add(&sum, s, pid);
+		slice_free(s);
+	}
+	collector_free(c);
+	return sum;
+}
+
+/* With reads enough for all switches nothing is left to chance. */
+static void test_all(void **state)
+{
+	struct job *job = shared_memory(sizeof(*job));
+	struct hardware_value v;
+
+	*job = (struct job){ .pages = 3000, .sleep_us = 100 };
+	v = count(AT_ALL_SWITCHES, job);
+	print_message("%lu spans, %lu faults, %lu ns of %lu\n", v.spans, v.counters[FAULTS].n, v.ns,
+		      job->cpu_ns);
+	assert_true(v.spans >= job->pages);
+	assert_in_range(v.counters[FAULTS].n, job->pages, job->pages + 1000);
+	/* What a switch itself takes is time of the one that comes for the kernel, for us of the one that leaves. */
+	assert_true(v.ns * 2 > job->cpu_ns);
+	assert_in_range(v.counters[CYCLES].ns, v.ns / 10 * 9, v.ns);
+	assert_in_range(v.counters[CYCLES].n, v.counters[CYCLES].ns / 20 * 19,
+			v.counters[CYCLES].ns / 20 * 21);
+	assert_int_equal(v.counters[COUNTER_BRANCH_MISSES - COUNTER_CYCLES].ns, 0);
+}
+
+/* A budget that is far below the switches: some are read, and stand for all. */
+static void test_share(void **state)
+{
+	struct job *job = shared_memory(sizeof(*job));
+	struct hardware_value v;
+
+	*job = (struct job){ .pages = 30000, .sleep_us = 20 };
+	v = count(2000, job);
+	print_message("%lu spans, %lu faults, %lu ns of %lu\n", v.spans, v.counters[FAULTS].n, v.ns,
+		      job->cpu_ns);
+	assert_true(v.spans > 0 && v.spans < job->pages / 2);
+	assert_in_range(v.counters[FAULTS].n, job->pages / 3, job->pages * 5 / 2);
+}
+
+static void test_which(void **state)
+{
+	struct collect_options o = options(1000);
+	struct collector *c = start_or_skip(&o);
+	struct hardware_state h;
+
+	collector_hardware_state(c, &h);
+	assert_true(h.counted);
+	assert_string_equal(h.why, "");
+	for (int i = 0; i < HARDWARE_COUNTERS - 1; i++)
+		assert_int_equal(h.error[i], 0);
+	assert_int_equal(h.error[HARDWARE_COUNTERS - 1], -ENOENT);
+	collector_free(c);
+}
+
+static void test_why_none(void **state)
+{
+	struct collect_options o = options(0);
+	struct collector *c = start_or_skip(&o);
+	struct hardware_state h;
+
+	collector_hardware_state(c, &h);
+	assert_false(h.counted);
+	assert_non_null(strstr(h.why, "counter-reads"));
+	collector_free(c);
+	o = options(1000);
+	o.enabled[SOURCE_OFF_CPU] = false;
+	c = start_or_skip(&o);
+	collector_hardware_state(c, &h);
+	assert_false(h.counted);
+	assert_non_null(strstr(h.why, "off-cpu"));
+	collector_free(c);
+	/* What this machine really has. */
+	o = options(1000);
+	o.software_counters = false;
+	c = start_or_skip(&o);
+	collector_hardware_state(c, &h);
+	assert_int_equal(h.counted, !*h.why);
+	print_message("%s\n", h.why);
+	collector_free(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all),
+		cmocka_unit_test(test_share),
+		cmocka_unit_test(test_which),
+		cmocka_unit_test(test_why_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
