@@ -12,6 +12,7 @@
 const volatile struct idle_range idle_ranges[MAX_IDLE_RANGES] = {};
 const volatile u32 nr_idle_ranges = 0; /* 0: kernel addresses are hidden, all of pid 0 is idle */
 const volatile bool ticks_are_time = true; /* false for cycles: a halted CPU has none */
+const volatile bool weigh_events = false; /* a sample stands for events, not for time */
 const volatile bool only_listed = false; /* a burst of some processes: those in only_tgids */
 
 /* One per CPU id. The daemon writes all but `last` through its mapping. */
@@ -132,6 +133,8 @@ int oncpu_tick(struct perf_context *ctx)
 	if (!a || !c)
 		return 0;
 	tick_measure(c, now, &t);
+	if (weigh_events)
+		t.weight_ns = ctx->sample_period;
 	a->seen += t.skipped;
 	a->lost[LOSS_TICK_SKIPPED] += t.skipped;
 	a->lost_ns += t.lost_ns;

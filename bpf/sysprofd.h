@@ -219,7 +219,7 @@ SHARED_ASSERT(sizeof(struct on_cpu_key) == 24);
 
 struct on_cpu_value {
 	u64 samples;
-	u64 ns; /* sum of the true gaps between ticks that these samples stand for */
+	u64 ns; /* sum of the true gaps between ticks that these samples stand for, or of events */
 };
 
 struct off_cpu_key {

@@ -29,6 +29,7 @@ _sysprofctl()
 		*) mapfile -t COMPREPLY < <(compgen -W 'function process thread unit container pod binary stack
 			cause syscall lock' -- "$cur") ;;
 		esac ;;
+	--event | -e) mapfile -t COMPREPLY < <(compgen -W 'cpu-clock cycles instructions cache-misses branch-misses' -- "$cur") ;;
 	--names) mapfile -t COMPREPLY < <(compgen -W 'full short' -- "$cur") ;;
 	--sort) mapfile -t COMPREPLY < <(compgen -W 'self total' -- "$cur") ;;
 	--since | --until) mapfile -t COMPREPLY < <(compgen -W 'now today yesterday -5min -1h' -- "$cur") ;;
@@ -64,7 +65,7 @@ _sysprofctl_word()
 	series) options="$selection --by --step -n --format" ;;
 	labels) options="$4 $selection -n --format" ;;
 	watch) options='--type --filter --format' ;;
-	record) options='-F -d -o --filter --names --format' ;;
+	record) options='-F -d -o --event --filter --names --format' ;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$options --socket --help" -- "$2")
 }

@@ -467,6 +467,8 @@ static int start(struct collector *c, const struct collect_options *o, char **re
 	r = copy_options(c, o);
 	if (r == 0)
 		r = count_cpus(c);
+	if (r == 0 && !c->o.burst)
+		r = hardware_probe(c);
 	if (r == 0)
 		r = load(c, ret_why);
 	if (r == 0)

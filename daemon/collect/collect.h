@@ -21,6 +21,7 @@ struct collect_options {
 	bool enabled[SOURCE_N];
 	double on_cpu_hz; /* per CPU */
 	bool on_cpu_cycles; /* try the PMU's cycles, fall back to cpu-clock */
+	enum sample_event event; /* of a burst: no other will do, and samples weigh its events */
 	double on_cpu_jitter; /* the period is redrawn each second within +-this share: 0.1 */
 	uint64_t off_cpu_threshold_ns; /* T at start */
 	uint64_t

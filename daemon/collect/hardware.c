@@ -103,7 +103,7 @@ static void explain(struct hardware_state *h)
 	snprintf(h->why, sizeof(h->why), "%s", why ?: strerror(-error));
 }
 
-static int probe(struct collector *c)
+int hardware_probe(struct collector *c)
 {
 	_cleanup_(cpu_set_done) struct cpu_set online = {};
 	struct hardware_state *h = &c->hardware_state;
@@ -128,10 +128,10 @@ int hardware_configure(struct collector *c)
 {
 	uint32_t entries = count_entries(c, 250, 1024, 8192), mask = 0;
 	struct sysprofd_bpf *skel = c->skel;
-	int r = skel->rodata->hardware_on ? 0 : probe(c);
+	int r;
 
-	if (r < 0 || !c->hardware_state.counted || skel->rodata->hardware_on)
-		return r;
+	if (!c->hardware_state.counted || skel->rodata->hardware_on)
+		return 0;
 	for (unsigned i = 0; i < HARDWARE_COUNTERS; i++)
 		mask |= (uint32_t)!c->hardware_state.error[i] << i;
 	skel->rodata->hardware_on = true;

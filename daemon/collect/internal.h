@@ -199,6 +199,7 @@ void hooks_attach_young(struct collector *c);
 
 /* ---- hardware.c: counters that are read at the switch -------------------------------------------------- */
 
+int hardware_probe(struct collector *c);
 int hardware_configure(struct collector *c); /* may be called twice */
 int hardware_attach(struct collector *c);
 void hardware_poll(struct collector *c, uint64_t mono_ns);

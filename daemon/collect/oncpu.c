@@ -25,7 +25,7 @@ struct tick_event {
 };
 
 struct oncpu {
-	bool cycles;
+	enum sample_event event;
 	double hz;
 	struct tick_event *events; /* by CPU id */
 	unsigned n_events;
@@ -55,19 +55,20 @@ static double draw_hz(struct collector *c)
 	return (oncpu_of(c)->hz + 0.5 * NSEC_PER_SEC / REDRAW_NS) / (1 + jitter);
 }
 
-/* What the kernel calls the period: nanoseconds of cpu-clock, or for cycles a frequency that it keeps up. */
+/* What the kernel calls the period: nanoseconds of cpu-clock, else a frequency that it keeps up. */
 static uint64_t period_argument(const struct oncpu *o, double hz)
 {
-	return o->cycles ? (uint64_t)(hz + 0.5) : (uint64_t)(NSEC_PER_SEC / hz);
+	return o->event ? (uint64_t)(hz + 0.5) : (uint64_t)(NSEC_PER_SEC / hz);
 }
 
 static int perf_open(const struct oncpu *o, unsigned cpu, uint64_t period)
 {
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
-		.type = o->cycles ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
-		.config = o->cycles ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
-		.freq = o->cycles,
+		.type = o->event ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
+		/* Kinds are in the kernel's order. */
+		.config = o->event ? sample_event_kind(o->event) : PERF_COUNT_SW_CPU_CLOCK,
+		.freq = o->event != EVENT_CPU_CLOCK,
 		.sample_period = period, /* in one union with sample_freq */
 		.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
 		.disabled = 1,
@@ -169,7 +170,7 @@ static void describe(struct collector *c, unsigned running, int error)
 	else if (error)
 		snprintf(state->text, sizeof(state->text), "running on %u CPUs; on another: %s",
 			 running, strerror(-error));
-	else if (c->o.on_cpu_cycles && !oncpu_of(c)->cycles)
+	else if (c->o.on_cpu_cycles && !oncpu_of(c)->event)
 		snprintf(state->text, sizeof(state->text),
 			 "running (no cycles counter on this host: cpu-clock)");
 	else if (!c->skel->rodata->nr_idle_ranges)
@@ -183,10 +184,10 @@ static void describe(struct collector *c, unsigned running, int error)
 		snprintf(state->text, sizeof(state->text), "running");
 }
 
-/* Whether the PMU counts cycles here; a host without one says so in many ways. */
-static bool probe_cycles(const struct cpu_set *online)
+/* Whether the PMU has it here; a host without one says so in many ways. */
+static bool probe_event(enum sample_event event, const struct cpu_set *online)
 {
-	const struct oncpu trial = { .cycles = true };
+	const struct oncpu trial = { .event = event };
 
 	for (unsigned cpu = 0; cpu < online->n; cpu++)
 		if (cpu_set_has(online, cpu)) {
@@ -208,7 +209,7 @@ static int oncpu_configure(struct collector *c)
 	_cleanup_(cpu_set_done) struct cpu_set online = {};
 	struct sysprofd_bpf *skel = c->skel;
 	uint32_t entries = count_entries(c, c->o.on_cpu_hz, 1024, 65536);
-	bool cycles;
+	bool have;
 	int r;
 
 	if (c->sources[SOURCE_ON_CPU].attempt) {
@@ -218,8 +219,15 @@ static int oncpu_configure(struct collector *c)
 	r = cpu_set_read("/sys/devices/system/cpu/online", c->cpu_ids, &online);
 	if (r < 0)
 		return r;
-	cycles = c->o.on_cpu_cycles && probe_cycles(&online);
-	skel->rodata->ticks_are_time = !cycles;
+	have = (c->o.event || c->o.on_cpu_cycles) &&
+	       probe_event(c->o.event ?: EVENT_CYCLES, &online);
+	if (c->o.event && !have) {
+		source_off(c, SOURCE_ON_CPU, "%s cannot be sampled here",
+			   sample_event_name(c->o.event));
+		return 0;
+	}
+	skel->rodata->ticks_are_time = !have;
+	skel->rodata->weigh_events = c->o.event != EVENT_CPU_CLOCK;
 	if (c->o.places) {
 		memcpy((void *)skel->rodata->idle_ranges, c->o.places->idle,
 		       sizeof(c->o.places->idle));
@@ -250,7 +258,8 @@ static int oncpu_init(struct collector *c, struct oncpu *o)
 	size_t page = sysconf(_SC_PAGESIZE);
 	void *p;
 
-	o->cycles = !c->skel->rodata->ticks_are_time;
+	if (!c->skel->rodata->ticks_are_time)
+		o->event = c->o.event ?: EVENT_CYCLES;
 	o->hz = c->o.on_cpu_hz;
 	o->n_events = c->cpu_ids;
 	o->events = new0(struct tick_event, o->n_events);
@@ -296,7 +305,7 @@ static int oncpu_attach(struct collector *c)
 		return 0;
 	}
 	o->redraw_at_ns = now + REDRAW_NS;
-	snprintf(state->hook, sizeof(state->hook), "%s", o->cycles ? "cycles" : "cpu-clock");
+	snprintf(state->hook, sizeof(state->hook), "%s", sample_event_name(o->event));
 	state->rate_hz = o->hz;
 	describe(c, running, r);
 	return 0;
@@ -341,7 +350,7 @@ static int oncpu_before_swap(struct collector *c, bool bucket_end, struct slice 
 	uint64_t now = mono_now_ns();
 
 	(void)bucket_end, (void)s;
-	for (unsigned cpu = 0; !o->cycles && cpu < o->n_events; cpu++)
+	for (unsigned cpu = 0; !o->event && cpu < o->n_events; cpu++)
 		if (o->events[cpu].fd >= 0)
 			o->silent_ns[cpu] = end_silence(&o->ticks[cpu], now);
 	return 0;
@@ -360,7 +369,7 @@ static void oncpu_correct(struct collector *c, struct account *per_cpu)
 {
 	struct oncpu *o = oncpu_of(c);
 
-	if (o->cycles)
+	if (o->event)
 		return;
 	if (idle_times_read("/proc/stat", o->idle_ns, o->n_events) < 0)
 		memcpy(o->idle_ns, o->idle_before_ns, o->n_events * sizeof(*o->idle_ns));

@@ -229,12 +229,20 @@ static const struct {
 			    "json, one\n"
 			    "  object a line. The KEYs are those of top.\n",
 			    false, true, false, "" },
-	[COMMAND_RECORD] = { "record [-F HZ] [-d SECONDS] [--filter KEY=GLOB]... -o FILE\n"
+	[COMMAND_RECORD] = { "record [-F HZ] [-e EVENT] [-d SECONDS] [--filter KEY=GLOB]... -o "
+			     "FILE\n"
 			     "  A burst of on-CPU samples beside the history, not part of it.\n"
 			     "  The KEYs are those of top.\n",
 			     false, false, true,
 			     "  -F HZ             samples per second and CPU, 1 to 997; default: "
 			     "99\n"
+			     "  -e, --event EVENT what samples are taken by, and weigh: cpu-clock "
+			     "(time), cycles,\n"
+			     "                    instructions, cache-misses, branch-misses, as "
+			     "far "
+			     "as the processor\n"
+			     "                    counts them; default: on-cpu-event in "
+			     "sysprofd.conf, and time\n"
 			     "  -d SECONDS        how long, up to 300; default: 10\n" },
 };
 

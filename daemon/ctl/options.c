@@ -5,6 +5,7 @@
 
 #include "ctl/options.h"
 #include "ctl/time.h"
+#include "model/hardware.h"
 
 #define ROWS_MAX 10000 /* what the daemon answers at most */
 #define RATE_MAX 997.0
@@ -238,6 +239,15 @@ static int set_rate(struct options *o, const char *v, struct strbuf *error)
 		       : bad(error, "-F", v, "a rate from 1 to 997 Hz");
 }
 
+static int set_event(struct options *o, const char *v, struct strbuf *error)
+{
+	o->event = v;
+	return sample_event_from_name(v) >= 0
+		       ? 0
+		       : bad(error, "--event", v,
+			     "cpu-clock, cycles, instructions, cache-misses or branch-misses");
+}
+
 static int set_seconds(struct options *o, const char *v, struct strbuf *error)
 {
 	uint64_t ns;
@@ -322,6 +332,7 @@ static const struct option_row {
 	{ "format", 0, false, FILE_COMMANDS, set_file_format },
 	{ "output", 'o', false, FILE_COMMANDS, set_output },
 	{ "frequency", 'F', false, IN(RECORD), set_rate },
+	{ "event", 'e', false, IN(RECORD), set_event },
 	{ "duration", 'd', false, IN(RECORD), set_seconds },
 };
 

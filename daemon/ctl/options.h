@@ -77,6 +77,7 @@ struct options {
 	bool idle; /* --idle: idle waits are shown as well */
 	bool kernel; /* --kernel: locks of the kernel */
 	const char *output;
+	const char *event; /* NULL: the daemon's choice */
 	double rate_hz; /* 0: the daemon's choice */
 	double seconds;
 	const char *operand; /* labels: the KEY whose values are wanted */

@@ -65,6 +65,8 @@ int command_record(const struct options *o, struct client *c)
 		return CTL_FAILED;
 	}
 	q.rate_hz = o->rate_hz;
+	if (o->event)
+		q.event = (char *)o->event;
 	q.seconds = rec.seconds;
 	q.n_filters = selection.m.n_filters;
 	q.filters = selection.m.filters;

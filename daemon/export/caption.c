@@ -19,7 +19,10 @@ void caption_what(const struct profile *p, struct strbuf *out)
 	char total[HUMAN_MAX], n[HUMAN_MAX];
 
 	strbuf_printf(out, "%s: ", profile_type_name(p->type));
-	if (p->type == PROFILE_SYSCALLS)
+	if (p->event)
+		strbuf_printf(out, "%s %s in %s samples", human_count(p->total, total),
+			      profile_unit(p), human_count(p->samples, n));
+	else if (p->type == PROFILE_SYSCALLS)
 		strbuf_printf(out, "%s calls", human_count(p->total, total));
 	else
 		strbuf_printf(out, "%s in %s %s", human_duration(p->total, total),

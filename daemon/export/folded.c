@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Folded text: "process;root;...;leaf N" a line. N is exclusive and an integer: samples for on-CPU,
- * nanoseconds for off-CPU and futex, calls for syscalls. Lines with N = 0 are left out.
+ * or what drove a recording; nanoseconds for off-CPU and futex, calls for syscalls. Lines with N = 0 are left out.
  */
 #include <inttypes.h>
 
@@ -23,7 +23,7 @@ int export_folded(const struct profile *p, struct strbuf *out)
 		return -ENOMEM;
 	for (uint32_t i = flame_tree_next(t, 0); i; i = flame_tree_next(t, i)) {
 		const struct flame_node *n = &t->nodes[i];
-		uint64_t weight = p->type == PROFILE_ON_CPU ? n->count : n->self;
+		uint64_t weight = p->type == PROFILE_ON_CPU && !p->event ? n->count : n->self;
 
 		path.len = ends[n->depth - 1];
 		if (path.len)

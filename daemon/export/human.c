@@ -92,3 +92,8 @@ const char *human_value(enum profile_type type, uint64_t value, char buf[static 
 {
 	return type == PROFILE_SYSCALLS ? human_count(value, buf) : human_duration(value, buf);
 }
+
+const char *human_weight(const struct profile *p, uint64_t value, char buf[static HUMAN_MAX])
+{
+	return p->event ? human_count(value, buf) : human_value(p->type, value, buf);
+}

@@ -14,5 +14,6 @@ const char *human_count(uint64_t n, char buf[static HUMAN_MAX]);
 const char *human_bytes(uint64_t n, char buf[static HUMAN_MAX]);
 /* part of whole as "12.3 %"; "-" of nothing. */
 const char *human_share(double part, double whole, char buf[static HUMAN_MAX]);
-/* A value of the type: a duration, or a count of calls. */
+/* A value of the profile, and of the type: a duration, or a count of calls or events. */
+const char *human_weight(const struct profile *p, uint64_t value, char buf[static HUMAN_MAX]);
 const char *human_value(enum profile_type type, uint64_t value, char buf[static HUMAN_MAX]);

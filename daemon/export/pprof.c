@@ -584,13 +584,20 @@ static void write_comment(struct writer *w)
 static void write_head(struct writer *w)
 {
 	const struct profile *p = w->p;
-	const struct value_types *v = &value_types[p->type];
+	const struct value_types of_event = { { "samples", profile_unit(p) },
+					      { "count", "count" },
+					      profile_unit(p) };
+	const struct value_types *v = p->event ? &of_event : &value_types[p->type];
 
 	for (int i = 0; i < 2; i++)
 		write_value_type(w, FIELD_SAMPLE_TYPE, v->type[i], v->unit[i]);
 	put_uint(w->out, FIELD_TIME_NANOS, p->from_wall_ns);
 	put_uint(w->out, FIELD_DURATION_NANOS, p->covered_ns);
-	if (p->type == PROFILE_ON_CPU) {
+	/* The period of events is not one number: the kernel keeps up a rate. */
+	if (p->event) {
+		write_value_type(w, FIELD_PERIOD_TYPE, profile_unit(p), "count");
+		put_uint(w->out, FIELD_PERIOD, p->samples ? p->total / p->samples : 0);
+	} else if (p->type == PROFILE_ON_CPU) {
 		write_value_type(w, FIELD_PERIOD_TYPE, "cpu", "nanoseconds");
 		put_uint(w->out, FIELD_PERIOD, p->rate_mhz ? 1000 * NSEC_PER_SEC / p->rate_mhz : 0);
 	}

@@ -84,7 +84,8 @@ int export_speedscope(const struct profile *p, const char *title, struct strbuf 
 	strbuf_puts(out, "\"profiles\":[{\"type\":\"sampled\",\"name\":");
 	escape_json(out, name.data);
 	strbuf_printf(out, ",\n\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64 ",\n",
-		      p->type == PROFILE_SYSCALLS ? "none" : "nanoseconds", t->nodes[0].total);
+		      p->type == PROFILE_SYSCALLS || p->event ? "none" : "nanoseconds",
+		      t->nodes[0].total);
 	r = add_samples(t, out);
 	strbuf_puts(out, "}]}\n");
 	return r < 0 ? r : strbuf_error(out);

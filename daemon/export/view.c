@@ -90,10 +90,10 @@ static void put_title(const struct view *v, uint32_t node)
 
 	strbuf_puts(v->out, "<title>");
 	escape_xml(v->out, l->text);
-	strbuf_printf(v->out, "\n%s, %s", human_value(v->p->type, n->total, value),
+	strbuf_printf(v->out, "\n%s, %s", human_weight(v->p, n->total, value),
 		      human_share((double)n->total, whole, share));
 	if (n->self != n->total)
-		strbuf_printf(v->out, "; self %s, %s", human_value(v->p->type, n->self, value),
+		strbuf_printf(v->out, "; self %s, %s", human_weight(v->p, n->self, value),
 			      human_share((double)n->self, whole, share));
 	strbuf_printf(v->out, "; %s", kind_word[l->kind]);
 	if (!str_empty(l->binary)) {

@@ -114,7 +114,7 @@ int wire_coverage_pack(const struct profile *p, Sysprofd__V1__Coverage **ret)
 	m->processes_merged = p->coarse;
 	m->estimated = p->accounting.sampled;
 	m->counted_ns = p->counted_ns;
-	m->unit = (char *)profile_type_unit(p->type);
+	m->unit = (char *)profile_unit(p);
 	m->type = (Sysprofd__V1__ProfileType)(p->type + 1);
 	*ret = TAKE_PTR(m);
 	return 0;

@@ -334,6 +334,8 @@ static int unpack_coverage(struct unpacking *u)
 	if (!m || m->type < 1 || (int)m->type > PROFILE_TYPE_N)
 		return -EBADMSG;
 	r = profile_new((enum profile_type)(m->type - 1), &p);
+	if (r == 0 && p->type == PROFILE_ON_CPU && sample_event_from_name(m->unit) > 0)
+		p->event = (unsigned)sample_event_from_name(m->unit);
 	if (r < 0)
 		return r;
 	u->p = p;

@@ -69,6 +69,7 @@ void bursts_drain(struct recorder *r)
 struct burst_call {
 	struct call call;
 	double hz;
+	int event; /* enum sample_event, or -1: the recorder's */
 	bool privileged;
 	uint32_t *tgids;
 	size_t n_tgids;
@@ -101,6 +102,7 @@ static int run_start(struct recorder *r, struct call *call)
 {
 	struct burst_call *c = (struct burst_call *)call;
 	struct collect_options o = r->options.collect;
+	struct window_options w = r->options.window;
 	_cleanup_free_ char *why = NULL;
 	struct burst b = {};
 	int result;
@@ -112,11 +114,16 @@ static int run_start(struct recorder *r, struct call *call)
 		return result;
 	o.burst = true;
 	o.on_cpu_hz = c->hz;
+	if (c->event >= 0) {
+		o.on_cpu_cycles = false;
+		o.event = (enum sample_event)c->event;
+		w.events = o.event != EVENT_CPU_CLOCK;
+	}
 	o.only_tgids = c->tgids;
 	o.n_only_tgids = c->n_tgids;
 	result = collector_new(&o, &b.collector, &why);
 	if (result >= 0)
-		result = window_new(&r->options.window, r->processes, r->kallsyms, &b.window);
+		result = window_new(&w, r->processes, r->kallsyms, &b.window);
 	if (result < 0) {
 		burst_done(&b);
 		return result;
@@ -194,8 +201,8 @@ static struct burst_call *new_call(int (*fn)(struct recorder *r, struct call *c)
 	return c;
 }
 
-int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, size_t n_tgids,
-			 bool privileged, uint64_t *ret_id)
+int recorder_burst_start(struct recorder *r, double hz, int event, const uint32_t *tgids,
+			 size_t n_tgids, bool privileged, uint64_t *ret_id)
 {
 	struct burst_call *c = new_call(run_start, 0);
 	int result;
@@ -204,6 +211,7 @@ int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, s
 		return -ENOMEM;
 	c->call.undo = undo_start;
 	c->hz = hz;
+	c->event = event;
 	c->privileged = privileged;
 	if (n_tgids > 0) {
 		c->tgids = new0(uint32_t, n_tgids);

@@ -81,7 +81,7 @@ void manager_status_line(struct manager *m, char *buf, size_t size);
 int manager_snapshot(void *ctx, struct recent *ret);
 int manager_put_work(void *ctx, const char *name, const char *const *labels, size_t n_labels,
 		     uint64_t count, uint64_t wall_ns, bool privileged);
-int manager_record_start(void *ctx, double hz, const struct selection *sel,
+int manager_record_start(void *ctx, double hz, int event, const struct selection *sel,
 			 struct record_session **ret, const char **ret_why);
 int manager_record_read(void *ctx, struct record_session *s, uint64_t *ret_samples,
 			uint64_t *ret_lost, struct profile **ret_profile);

@@ -11,6 +11,7 @@
 
 struct record_session {
 	uint64_t id;
+	int event;
 	bool ended;
 	struct selection selection;
 };
@@ -79,7 +80,7 @@ static size_t exact_pids(const struct selection *sel, uint32_t ret[MAX_TGIDS])
 	return n;
 }
 
-int manager_record_start(void *ctx, double hz, const struct selection *sel,
+int manager_record_start(void *ctx, double hz, int event, const struct selection *sel,
 			 struct record_session **ret, const char **ret_why)
 {
 	struct manager *m = ctx;
@@ -96,9 +97,13 @@ int manager_record_start(void *ctx, double hz, const struct selection *sel,
 		return -ENOMEM;
 	r = copy_selection(sel, &s->selection);
 	if (r >= 0)
-		r = recorder_burst_start(m->recorder, hz, tgids, exact_pids(sel, tgids),
+		r = recorder_burst_start(m->recorder, hz, event, tgids, exact_pids(sel, tgids),
 					 sel->visibility.all, &s->id);
+	s->event = event;
 	if (r < 0) {
+		if (r == -EOPNOTSUPP && event > 0)
+			*ret_why = "the performance unit counts this event, but gives no "
+				   "interrupts by which it could be sampled";
 		if (r == -EBUSY)
 			*ret_why = "as many recordings as max-bursts allows are running (the last "
 				   "is for administrators)";
@@ -122,6 +127,15 @@ static void add_lines(struct manager *m, struct filled *f)
 	(void)inlines_expand(&lines, f->bucket);
 }
 
+/* Queries take values for microseconds and make nanoseconds of them. */
+static void weigh_events(struct profile *p, int event)
+{
+	p->event = (unsigned)event;
+	p->total /= NSEC_PER_USEC;
+	for (size_t i = 0; i < p->columns.n; i++)
+		p->columns.value[i] /= NSEC_PER_USEC;
+}
+
 static int finish(struct manager *m, struct record_session *s, struct profile **ret)
 {
 	struct filled f = {};
@@ -137,6 +151,8 @@ static int finish(struct manager *m, struct record_session *s, struct profile **
 			mono_now_ns() + NAMES_NS);
 	add_lines(m, &f);
 	r = query_bucket(f.bucket, &s->selection, ret);
+	if (r >= 0 && s->event > 0)
+		weigh_events(*ret, s->event);
 	filled_done(&f);
 	return r;
 }

@@ -56,9 +56,12 @@ int recorder_open_binary(struct recorder *r, uint64_t key);
 int recorder_open_debug_file(struct recorder *r, uint64_t key, const char *paths, size_t n,
 			     size_t *ret_which);
 
-/* A burst. Ids are never reused. -EBUSY: max_bursts run already. */
-int recorder_burst_start(struct recorder *r, double hz, const uint32_t *tgids, size_t n_tgids,
-			 bool privileged, uint64_t *ret_id);
+/*
+ * A burst of an enum sample_event, or -1: the one that drives the history. Ids are never reused. -EBUSY: max_bursts
+ * run already; -EOPNOTSUPP: there is no such event.
+ */
+int recorder_burst_start(struct recorder *r, double hz, int event, const uint32_t *tgids,
+			 size_t n_tgids, bool privileged, uint64_t *ret_id);
 struct burst_progress {
 	uint64_t samples, lost;
 };

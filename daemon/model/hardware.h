@@ -4,6 +4,20 @@
 
 #include <stdbool.h>
 
+/* What drives samples. Values are those of the configuration's on-cpu-event. */
+enum sample_event {
+	EVENT_CPU_CLOCK = 0,
+	EVENT_CYCLES,
+	EVENT_INSTRUCTIONS,
+	EVENT_CACHE_MISSES,
+	EVENT_BRANCH_MISSES,
+	EVENT_N
+};
+const char *sample_event_name(enum sample_event event); /* "cpu-clock", "cache-misses", ... */
+int sample_event_from_name(const char *name); /* enum sample_event or -EINVAL */
+/* Which hardware counter it is: the kind of hardware_name(); not of cpu-clock. */
+unsigned sample_event_kind(enum sample_event event);
+
 #define HARDWARE_KINDS 6 /* as many as HARDWARE_COUNTERS of bpf/sysprofd.h */
 
 struct hardware_state {

@@ -194,6 +194,41 @@ const char *hardware_name(unsigned kind)
 	return counter_name(COUNTER_CYCLES + kind);
 }
 
+static const struct {
+	const char *name;
+	enum counter counter;
+} sample_events[EVENT_N] = {
+	[EVENT_CPU_CLOCK] = { .name = "cpu-clock" },
+	[EVENT_CYCLES] = { "cycles", COUNTER_CYCLES },
+	[EVENT_INSTRUCTIONS] = { "instructions", COUNTER_INSTRUCTIONS },
+	[EVENT_CACHE_MISSES] = { "cache-misses", COUNTER_CACHE_MISSES },
+	[EVENT_BRANCH_MISSES] = { "branch-misses", COUNTER_BRANCH_MISSES },
+};
+
+const char *sample_event_name(enum sample_event event)
+{
+	return sample_events[event].name;
+}
+
+int sample_event_from_name(const char *name)
+{
+	for (int i = 0; i < EVENT_N; i++)
+		if (streq(name, sample_events[i].name))
+			return i;
+	return -EINVAL;
+}
+
+const char *profile_unit(const struct profile *p)
+{
+	return p->event ? sample_event_name((enum sample_event)p->event)
+			: profile_type_unit(p->type);
+}
+
+unsigned sample_event_kind(enum sample_event event)
+{
+	return sample_events[event].counter - COUNTER_CYCLES;
+}
+
 const char *hardware_absent(int error)
 {
 	switch (-error) {

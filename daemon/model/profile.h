@@ -16,6 +16,7 @@
 #include "base/index.h"
 #include "base/strbuf.h"
 #include "base/util.h"
+#include "model/hardware.h"
 
 enum profile_type {
 	PROFILE_ON_CPU = 0,
@@ -480,6 +481,7 @@ int bucket_copy(const struct bucket *b, struct bucket **ret);
 
 struct profile {
 	enum profile_type type;
+	unsigned event; /* enum sample_event of a recording: value counts such events; 0: time */
 	uint64_t from_wall_ns,
 		until_wall_ns; /* the bounds of the buckets that were used, half-open */
 	uint64_t covered_ns;
@@ -497,6 +499,8 @@ struct profile {
 	struct dict *dict;
 	struct columns columns; /* values in ns here, not us; off-cpu: scaled to the exact total */
 };
+/* "nanoseconds", "calls", or the event's name. */
+const char *profile_unit(const struct profile *p);
 int profile_new(enum profile_type type, struct profile **ret);
 struct profile *profile_free(struct profile *p);
 DEFINE_CLEANUP(struct profile *, profile_free)

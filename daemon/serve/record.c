@@ -32,6 +32,7 @@ struct record {
 	enum record_step step;
 	struct selection selection;
 	double hz;
+	int event; /* enum sample_event, or -1 */
 	uint64_t duration_ns, start_mono_ns;
 	bool progress_due;
 	sd_event_source *timer;
@@ -69,12 +70,14 @@ static int start(struct record *c)
 {
 	struct server *s = c->stream.server;
 	const char *why = NULL;
-	int r = s->ops->record_start(s->ops_ctx, c->hz, &c->selection, &c->session, &why);
+	int r = s->ops->record_start(s->ops_ctx, c->hz, c->event, &c->selection, &c->session, &why);
 
 	if (r < 0 && why)
 		return rpc_fail(&c->error,
-				r == -EBUSY ? RPC_RESOURCE_EXHAUSTED : RPC_INVALID_ARGUMENT, "%s",
-				why);
+				r == -EBUSY	   ? RPC_RESOURCE_EXHAUSTED
+				: r == -EOPNOTSUPP ? RPC_FAILED_PRECONDITION
+						   : RPC_INVALID_ARGUMENT,
+				"%s", why);
 	c->start_mono_ns = mono_now_ns();
 	return r;
 }
@@ -268,6 +271,35 @@ static bool is_recording(const struct server *s, const struct peer *p)
 	return false;
 }
 
+/* An event that is not there is refused with those that are. */
+static int choose_event(struct server *s, const char *name, int *ret, struct rpc_error *e)
+{
+	_cleanup_(strbuf_done) struct strbuf there = {};
+	struct hardware_state h = {};
+	int event = *name ? sample_event_from_name(name) : -1;
+
+	*ret = event;
+	if (*name && event < 0) {
+		for (int i = 0; i < EVENT_N; i++)
+			strbuf_printf(&there, "%s%s", i ? ", " : "",
+				      sample_event_name((enum sample_event)i));
+		return rpc_fail(e, RPC_INVALID_ARGUMENT, "event %s: expected one of %s", name,
+				there.data ?: "");
+	}
+	if (event <= EVENT_CPU_CLOCK)
+		return 0;
+	s->ops->hardware(s->ops_ctx, &h);
+	if (!h.error[sample_event_kind((enum sample_event)event)])
+		return 0;
+	strbuf_puts(&there, sample_event_name(EVENT_CPU_CLOCK));
+	for (int i = 1; i < EVENT_N; i++)
+		if (!h.error[sample_event_kind((enum sample_event)i)])
+			strbuf_printf(&there, ", %s", sample_event_name((enum sample_event)i));
+	return rpc_fail(e, RPC_FAILED_PRECONDITION, "no %s here: %s; there is %s", name,
+			hardware_absent(h.error[sample_event_kind((enum sample_event)event)]),
+			there.data ?: "");
+}
+
 static int fill(struct record *c, struct exchange *x, const Sysprofd__V1__RecordRequest *m,
 		struct rpc_error *e)
 {
@@ -278,6 +310,8 @@ static int fill(struct record *c, struct exchange *x, const Sysprofd__V1__Record
 
 	if (r >= 0)
 		r = choose(m->seconds, SECONDS_DEFAULT, 0.1, SECONDS_MAX, "seconds", &seconds, e);
+	if (r >= 0)
+		r = choose_event(x->server, m->event, &c->event, e);
 	if (r >= 0)
 		r = filters_from_message(m->filters, m->n_filters, &c->selection, e);
 	if (r < 0)

@@ -43,8 +43,11 @@ struct serve_ops {
 	int (*stacks)(void *ctx, uint32_t limit, Sysprofd__V1__StacksResponse *ret);
 	/* Hardware counters that there are, and why others are not. */
 	void (*hardware)(void *ctx, struct hardware_state *ret);
-	/* -EBUSY with *ret_why (static): too many bursts, or over the budget. -EINVAL: a bad rate. */
-	int (*record_start)(void *ctx, double hz, const struct selection *sel,
+	/*
+	 * Of an enum sample_event, or -1: the one that drives the history. -EBUSY with *ret_why (static): too
+	 * many bursts, or over the budget. -EINVAL: a bad rate. -EOPNOTSUPP: the event cannot be sampled.
+	 */
+	int (*record_start)(void *ctx, double hz, int event, const struct selection *sel,
 			    struct record_session **ret, const char **ret_why);
 	/* Samples so far; with ret_profile the burst ends and its profile is handed over. */
 	int (*record_read)(void *ctx, struct record_session *s, uint64_t *ret_samples,

@@ -430,7 +430,7 @@ static void settle(const struct window *w, struct bucket *b)
 		struct columns *c = &b->columns[t];
 
 		for (size_t i = 0; i < c->n; i++) {
-			if (!row_is_time((enum profile_type)t, c->key[i]))
+			if (w->options.events || !row_is_time((enum profile_type)t, c->key[i]))
 				continue;
 			c->value[i] = to_us(c->value[i]);
 			/* Nothing is longer than the longest. */

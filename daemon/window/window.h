@@ -15,6 +15,7 @@ struct window_options {
 	uint32_t max_series; /* per bucket: 10,000 */
 	uint32_t max_stacks; /* nodes per bucket: 200,000 */
 	uint64_t max_bytes; /* strings per bucket: 16 MiB */
+	bool events; /* of a burst whose samples weigh events, which stay what they are */
 	struct quality *quality; /* lent: where user stacks are counted; NULL: nowhere */
 };
 

@@ -90,6 +90,27 @@ def test_hardware(t):
     assert "GHz" in d.ctl("counters").stdout.decode()
 
 
+def test_record_by_event(t):
+    """An event that the processor does not count is refused, with those that it does; time is always there."""
+    d = t.daemon()
+    p = t.spawn("sh", "-c", "while :; do :; done")
+    out = os.path.join(t.directory, "burst.folded")
+    there = d.ask("status")["hardware"]
+    for event in ("cycles", "cache-misses"):
+        r = d.ctl("record", "--event", event, "-d", "1", "-o", out, "--filter", f"pid={p.pid}", check=False)
+        if there.get(event) == "counted":
+            assert r.returncode == 0, r
+            with open(out) as f:
+                assert sum(int(line.rsplit(" ", 1)[1]) for line in f) > 1e6, event
+            continue
+        assert r.returncode == 1, r
+        assert f"no {event} here: ".encode() in r.stderr and b"there is cpu-clock" in r.stderr, r.stderr
+    d.ctl("record", "--event", "cpu-clock", "-F", "200", "-d", "2", "-o", out, "--filter", f"pid={p.pid}")
+    with open(out) as f:
+        # Samples, as without an event.
+        assert 0 < sum(int(line.rsplit(" ", 1)[1]) for line in f) < 1000
+
+
 def test_hardware_off(t):
     """A setting leaves them alone, which is said as well."""
     d = t.daemon({"collect": {"counter-reads": "0"}})

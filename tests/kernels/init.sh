@@ -39,6 +39,10 @@ ask on-cpu parse_request
 ask off-cpu schedule
 ask syscalls read
 ask futex lock_orders
+for event in cycles cache-misses; do
+	/bin/sysprofctl --socket /tmp/api.sock record -e $event -d 3 --format folded -o - 2>&1 | /bin/busybox sed "s/^/record $event /"
+done
+/bin/sysprofctl --socket /tmp/api.sock counters --since -1min --filter comm=demo | /bin/busybox sed 's/^/counters /'
 /bin/sysprofctl --socket /tmp/api.sock status | /bin/busybox sed 's/^/status /'
 if [ -d /truth ]; then
 	/bin/busybox killall demo sysprofd

@@ -95,6 +95,7 @@ struct tally {
 		uint64_t pipe_n, pipe_ns, file_n, file_ns; /* of the holder's process */
 		uint64_t all, mapper, lost;
 	} kernel_locks;
+	struct hardware_value hardware; /* of the burner */
 	struct account account[SOURCE_N];
 	uint64_t stacks;
 };
@@ -362,6 +363,22 @@ static void add_kernel_locks(struct tally *t, const struct workload *w, const st
 	t->kernel_locks.lost += s->kernel_locks_lost;
 }
 
+static void add_hardware(struct tally *t, const struct workload *w, const struct slice *s)
+{
+	for (size_t i = 0; i < s->n_hardware; i++) {
+		const struct hardware_value *v = &s->hardware[i].value;
+
+		if (s->hardware[i].key.tgid != (uint32_t)w->burner.pid)
+			continue;
+		t->hardware.spans += v->spans;
+		t->hardware.ns += v->ns;
+		for (int k = 0; k < HARDWARE_COUNTERS; k++) {
+			t->hardware.counters[k].n += v->counters[k].n;
+			t->hardware.counters[k].ns += v->counters[k].ns;
+		}
+	}
+}
+
 static void add_slice(struct tally *t, const struct workload *w, const struct slice *s)
 {
 	for (size_t i = 0; i < s->n_on_cpu; i++) {
@@ -386,6 +403,7 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 		    row_aspect(PROFILE_SYSCALLS, s->details[i].key.call) == CALL_LATENCY)
 			t->timed += s->details[i].value.calls;
 	add_odd(t, w, s);
+	add_hardware(t, w, s);
 	add_kernel_locks(t, w, s);
 	for (size_t i = 0; i < s->n_threads; i++)
 		if (s->threads[i].tgid == (uint32_t)w->sleeper.pid)
@@ -541,6 +559,35 @@ static void judge_kernel_locks(const struct tally *t, const struct truth *u, con
 	    known ? "" : "; userfaultfd: ", known ? "" : strerror(u->kernel_lock_errno));
 }
 
+/* What the machine has counts, and what it has not is named. */
+static void judge_hardware(const struct tally *t, const struct collector *c)
+{
+	bool ok = t->hardware.spans > 0;
+	struct hardware_state h;
+	char facts[512] = "";
+
+	collector_hardware_state(c, &h);
+	if (!h.counted) {
+		say(*h.why && !t->hardware.spans, "hardware", "none: %s", h.why);
+		return;
+	}
+	for (unsigned i = 0; i < HARDWARE_COUNTERS; i++) {
+		uint64_t n = t->hardware.counters[i].n, ns = t->hardware.counters[i].ns;
+		size_t len = strlen(facts);
+
+		if (h.error[i])
+			ok &= ns == 0 && *hardware_absent(h.error[i]);
+		/* An emulator may know a counter that stands still. */
+		else if (i == 0)
+			ok &= n > 0 && ns > BURN_NS / 10 && ns <= t->hardware.ns;
+		snprintf(facts + len, sizeof(facts) - len,
+			 h.error[i] ? " %s=absent" : " %s=%.2f/ns", hardware_name(i),
+			 ns ? (double)n / (double)ns : 0);
+	}
+	say(ok, "hardware", "spans=%lu of %lums%s", t->hardware.spans,
+	    (unsigned long)(t->hardware.ns / NSEC_PER_MSEC), facts);
+}
+
 static void judge(const struct tally *t, const struct workload *w, const struct collector *c)
 {
 	struct source_state s[SOURCE_N];
@@ -566,6 +613,7 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 		    (unsigned long)(t->off_ns / NSEC_PER_MSEC),
 		    (unsigned long)(off / NSEC_PER_MSEC), t->sleeper_samples, lost);
 	}
+	judge_hardware(t, c);
 	if (s[SOURCE_SYSCALLS].running) {
 		say_lost(&t->account[SOURCE_SYSCALLS], lost, sizeof(lost));
 		say(t->getpid == CALLERS * CALLS && t->timed * 10 >= t->getpid * 7 &&
@@ -673,6 +721,7 @@ static struct collect_options options(void)
 		.walks_per_second = 10000,
 		.slice_ns = 2 * NSEC_PER_SEC,
 		.syscall_details = 1,
+		.counter_reads = 1000,
 		.kernel_locks = true,
 		.places = kernel_places(),
 	};

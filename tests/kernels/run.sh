@@ -137,6 +137,19 @@ is_whole() # log
 	! grep -aqE '^top syscalls .* syscall_[0-9]+' "$1" || missing+=" names-of-calls"
 }
 
+# Whether the processor's counters are told, or why there are none. The emulated arm64 counts cycles, and nothing else.
+counts() # log
+{
+	if [ "$arch" = arm64 ]; then
+		grep -aqE '^record cycles demo;.* [0-9]{6,}$' "$1" || missing+=" record-cycles"
+		grep -aqE '^record cache-misses .*there is cpu-clock, cycles$' "$1" || missing+=" record-refused"
+		grep -aqE '^counters CPUs +GHz ' "$1" && grep -aqE '^counters absent counters: .*: instructions, cache' "$1" ||
+			missing+=" hardware-counters"
+	else
+		grep -aqE '^counters (no hardware counters: |CPUs +GHz )' "$1" || missing+=" hardware-counters"
+	fi
+}
+
 # Whether the stacks are those of libdw, if programs were given to compare.
 is_true() # log
 {
@@ -154,7 +167,7 @@ evidence() # log
 {
 	grep -aE '^log |^daemon |Kernel panic|BUG:|WARNING:' "$1" | tail -n 60
 	grep -aE '^truth|^unit|libdw:|ours|stops:|LINE|ERROR' "$1" | cut -c1-1000 | tail -n 40
-	grep -aE '^(top|asked|status) ' "$1" | awk '$1 != "top" || seen[$2]++ < 12' | tail -n 80
+	grep -aE '^(top|asked|status|counters) ' "$1" | awk '$1 != "top" || seen[$2]++ < 12' | tail -n 80
 }
 
 check_kernel() # series, or series/architecture
@@ -178,6 +191,7 @@ check_kernel() # series, or series/architecture
 	answers "$log" syscalls read
 	answers "$log" futex lock_orders
 	is_whole "$log"
+	counts "$log"
 	is_true "$log"
 	[ -z "$missing" ] || facts+="; FAILED: what is missing:$missing"
 	result="$name ($((SECONDS - start)) s): $facts"

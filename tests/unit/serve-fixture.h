@@ -128,7 +128,8 @@ static inline Sysprofd__V1__Loss *make_loss(const char *reason, uint64_t count)
 
 static inline void fake_hardware(void *ctx, struct hardware_state *ret)
 {
-	*ret = (struct hardware_state){ .why = "none" };
+	*ret = (struct hardware_state){ .counted = true };
+	ret->error[sample_event_kind(EVENT_CACHE_MISSES)] = -ENOENT;
 }
 
 static inline int fake_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
@@ -182,7 +183,7 @@ struct record_session {
 	uint64_t n;
 };
 
-static inline int fake_record_start(void *ctx, double hz, const struct selection *sel,
+static inline int fake_record_start(void *ctx, double hz, int event, const struct selection *sel,
 				    struct record_session **ret, const char **ret_why)
 {
 	struct fake *f = ctx;

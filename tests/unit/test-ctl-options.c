@@ -205,6 +205,8 @@ static void test_usage_errors(void **state)
 		{ "top --type --by process", "--type needs a value" },
 		{ "top --help=yes", "takes no value" },
 		{ "top --type cpu", "on-cpu, off-cpu, syscalls or futex" },
+		{ "record -e faults -o a.svg", "cycles, instructions, cache-misses" },
+		{ "top --event cycles", "top has no option --event" },
 		{ "top --type counters --by function", "counters are those of processes" },
 		{ "series --type counters", "expected on-cpu, off-cpu, syscalls or futex" },
 		{ "top --by user", "function, process" },

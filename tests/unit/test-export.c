@@ -17,6 +17,7 @@
 #include "../bpf/sysprofd.h"
 #include "base/io.h"
 #include "base/utf8.h"
+#include "export/caption.h"
 #include "export/escape.h"
 #include "export/export.h"
 #include "export/human.h"
@@ -619,6 +620,27 @@ static void test_folded_escapes(void **state)
 	}
 }
 
+/* A recording by another event than time: what is shown is a number of these, and no duration. */
+static void test_events(void **state)
+{
+	_cleanup_(profile_free_p) struct profile *p = new_profile(PROFILE_ON_CPU);
+	_cleanup_(strbuf_done) struct strbuf folded = {}, svg = {}, speedscope = {}, what = {};
+	uint32_t exe = add_binary(p, "/bin/x", BINARY_ELF);
+	uint32_t a = push(p, 0, add_frame(p, exe, FRAME_NATIVE, 1, "a"));
+
+	p->event = EVENT_CACHE_MISSES;
+	add_row(p, add_series(p, "x", "/bin/x", 1), a, 0, 0, 3, 81234);
+	assert_int_equal(export_folded(p, &folded), 0);
+	assert_string_equal(folded.data, "x;a 81234\n");
+	assert_int_equal(export_svg(p, "t", &svg), 0);
+	assert_non_null(strstr(svg.data, "81,234"));
+	assert_null(strstr(svg.data, "81.2 us"));
+	assert_int_equal(export_speedscope(p, "t", &speedscope), 0);
+	assert_non_null(strstr(speedscope.data, "\"unit\":\"none\""));
+	caption_what(p, &what);
+	assert_string_equal(what.data, "on-cpu: 81,234 cache-misses in 3 samples");
+}
+
 /* Counts beyond 2^63 neither wrap nor go negative. */
 static void test_wide_counts(void **state)
 {
@@ -746,6 +768,7 @@ int main(void)
 		cmocka_unit_test(test_pprof_names_by_itself),
 		cmocka_unit_test(test_folded_grammar),
 		cmocka_unit_test(test_folded_escapes),
+		cmocka_unit_test(test_events),
 		cmocka_unit_test(test_wide_counts),
 		cmocka_unit_test(test_functions_merge_over_addresses),
 		cmocka_unit_test(test_deep_stack),

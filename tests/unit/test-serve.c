@@ -578,6 +578,21 @@ static void test_record_refused(void **state)
 	reply_done(&r);
 }
 
+/* An event that this host does not have is refused with those that it has. */
+static void test_record_event(void **state)
+{
+	const char absent[] = "\0\0\0\0\30{\"event\":\"cache-misses\"}";
+	const char unknown[] = "\0\0\0\0\21{\"event\":\"ticks\"}";
+	struct reply r;
+
+	post(*state, SERVICE "Record", STREAM_JSON, absent, sizeof(absent) - 1, &r);
+	expect_frame(&r.body, 2, "there is cpu-clock, cycles, instructions, branch-misses");
+	reply_done(&r);
+	post(*state, SERVICE "Record", STREAM_JSON, unknown, sizeof(unknown) - 1, &r);
+	expect_frame(&r.body, 2, "expected one of cpu-clock, cycles, instructions, cache-misses");
+	reply_done(&r);
+}
+
 /* ---- who sees what ------------------------------------------------------------------------------- */
 
 /* What a process of another uid gets: runs in a child, 0 when everything was as it should be. */
@@ -666,6 +681,7 @@ int main(void)
 		cmocka_unit_test(test_watch),
 		cmocka_unit_test(test_record),
 		cmocka_unit_test(test_record_refused),
+		cmocka_unit_test(test_record_event),
 		cmocka_unit_test(test_two_uids),
 		cmocka_unit_test(test_curl),
 	};

@@ -212,6 +212,20 @@ static void test_round_trip(void **state)
 	}
 }
 
+/* The unit tells what a recording was driven by. */
+static void test_event(void **state)
+{
+	_cleanup_(profile_free_p) struct profile *p = make_profile(PROFILE_ON_CPU), *q = NULL;
+	Sysprofd__V1__Profile *m;
+
+	p->event = EVENT_BRANCH_MISSES;
+	m = travel(p);
+	assert_string_equal(m->coverage->unit, "branch-misses");
+	assert_int_equal(wire_profile_unpack(m, &q), 0);
+	assert_int_equal(q->event, EVENT_BRANCH_MISSES);
+	sysprofd__v1__profile__free_unpacked(m, NULL);
+}
+
 static void test_words(void **state)
 {
 	struct profile *p = make_profile(PROFILE_SYSCALLS);
@@ -376,6 +390,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_event),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_lying_indices),
