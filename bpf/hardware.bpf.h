@@ -76,22 +76,20 @@ static __always_inline struct hardware_value *hardware_close(struct hardware_cpu
 
 /* One counter goes on from here; with v, what came since the last reading is counted. */
 static __always_inline void hardware_read(struct hardware_cpu *c, struct hardware_value *v, u32 i,
-					  u32 cpu, u64 ns)
+					  u32 cpu)
 {
 	struct hardware_reading now = {}, *base = &c->base[i];
-	u64 running;
 
 	if (bpf_perf_event_read_value(&hardware_events, i * hardware_cpu_ids + cpu, (void *)&now,
 				      sizeof(now))) {
 		base->running = 0;
 		return;
 	}
-	running = now.running - base->running;
 	/* Another event may have taken its place, when the CPU was away. */
 	if (v && base->running && now.running > base->running && now.counter >= base->counter) {
 		__sync_fetch_and_add(&v->counters[i].n, (now.counter - base->counter) << c->shift);
-		/* The two clocks differ by little. */
-		__sync_fetch_and_add(&v->counters[i].ns, (running < ns ? running : ns) << c->shift);
+		/* By the event's clock, as of this very reading: from switch to switch takes another time. */
+		__sync_fetch_and_add(&v->counters[i].ns, (now.running - base->running) << c->shift);
 	}
 	*base = now;
 }
@@ -113,7 +111,7 @@ static __noinline int hardware_look(struct hardware_cpu *c, u32 prev_tid, struct
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct hardware_value *v = hardware_close(c, prev_tid, now);
-	u64 ns = now - c->since, draw;
+	u64 draw;
 	u32 was_open = c->open, shift = c->shift;
 
 	if (now >= c->until) {
@@ -128,7 +126,7 @@ static __noinline int hardware_look(struct hardware_cpu *c, u32 prev_tid, struct
 #pragma unroll
 		for (int i = 0; i < HARDWARE_COUNTERS; i++)
 			if (hardware_mask >> i & 1)
-				hardware_read(c, v, i, cpu, ns);
+				hardware_read(c, v, i, cpu);
 	}
 	c->shift = shift;
 	c->since = now;

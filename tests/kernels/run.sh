@@ -143,10 +143,10 @@ counts() # log
 	if [ "$arch" = arm64 ]; then
 		grep -aqE '^record cycles demo;.* [0-9]{6,}$' "$1" || missing+=" record-cycles"
 		grep -aqE '^record cache-misses .*there is cpu-clock, cycles$' "$1" || missing+=" record-refused"
-		grep -aqE '^counters CPUs +GHz ' "$1" && grep -aqE '^counters absent counters: .*: instructions, cache' "$1" ||
+		grep -aqE '^counters +CPUs +GHz ' "$1" && grep -aqE '^counters absent counters: .*: instructions, cache' "$1" ||
 			missing+=" hardware-counters"
 	else
-		grep -aqE '^counters (no hardware counters: |CPUs +GHz )' "$1" || missing+=" hardware-counters"
+		grep -aqE '^counters (no hardware counters: | +CPUs +GHz )' "$1" || missing+=" hardware-counters"
 	fi
 }
 

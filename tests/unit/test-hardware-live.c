@@ -110,7 +110,7 @@ static void test_all(void **state)
 	assert_in_range(v.counters[FAULTS].n, job->pages, job->pages + 1000);
 	/* What a switch itself takes is time of the one that comes for the kernel, for us of the one that leaves. */
 	assert_true(v.ns * 2 > job->cpu_ns);
-	assert_in_range(v.counters[CYCLES].ns, v.ns / 10 * 9, v.ns);
+	assert_in_range(v.counters[CYCLES].ns, v.ns / 2, v.ns * 2);
 	assert_in_range(v.counters[CYCLES].n, v.counters[CYCLES].ns / 20 * 19,
 			v.counters[CYCLES].ns / 20 * 21);
 	assert_int_equal(v.counters[COUNTER_BRANCH_MISSES - COUNTER_CYCLES].ns, 0);
