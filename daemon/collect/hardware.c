@@ -10,6 +10,7 @@
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "base/clock.h"
@@ -103,6 +104,15 @@ static void explain(struct hardware_state *h)
 	snprintf(h->why, sizeof(h->why), "%s", why ?: strerror(-error));
 }
 
+/* At a reload there are two collectors, and half of the descriptors are for everything else. */
+static bool has_descriptors(const struct collector *c)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+	       limit.rlim_cur / 4 >= HARDWARE_COUNTERS * c->cpus_possible;
+}
+
 int hardware_probe(struct collector *c)
 {
 	_cleanup_(cpu_set_done) struct cpu_set online = {};
@@ -120,6 +130,10 @@ int hardware_probe(struct collector *c)
 		explain(h);
 	else if (!c->o.counter_reads)
 		snprintf(h->why, sizeof(h->why), "counter-reads=0 in sysprofd.conf");
+	else if (!has_descriptors(c))
+		snprintf(h->why, sizeof(h->why),
+			 "too few file descriptors for six on each of %u CPUs (LimitNOFILE=)",
+			 c->cpus_possible);
 	h->counted = !*h->why;
 	return 0;
 }

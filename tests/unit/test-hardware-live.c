@@ -106,8 +106,9 @@ static void test_all(void **state)
 	v = count(AT_ALL_SWITCHES, job);
 	print_message("%lu spans, %lu faults, %lu ns of %lu\n", v.spans, v.counters[FAULTS].n, v.ns,
 		      job->cpu_ns);
-	assert_true(v.spans >= job->pages);
-	assert_in_range(v.counters[FAULTS].n, job->pages, job->pages + 1000);
+	/* There are switches that the kernel does not show: what lies around one is left out. */
+	assert_true(v.spans >= job->pages / 10 * 9);
+	assert_in_range(v.counters[FAULTS].n, job->pages / 10 * 9, job->pages + 1000);
 	/* What a switch itself takes is time of the one that comes for the kernel, for us of the one that leaves. */
 	assert_true(v.ns * 2 > job->cpu_ns);
 	assert_in_range(v.counters[CYCLES].ns, v.ns / 2, v.ns * 2);
