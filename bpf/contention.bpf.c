@@ -9,7 +9,7 @@
  * may run in any context, and be interrupted by themselves.
  *
  * Whatever costs time is done at the begin, where the thread has to wait anyway: the stack is walked and the identity
- * of the row is hashed. What is left for the end is a subtraction and three additions.
+ * of the row is hashed. What is left for the end is a subtraction and three additions, but for a long wait without stack.
  */
 #pragma once
 
@@ -20,9 +20,13 @@
 #define LCB_F_PERCPU 16U
 #define LCB_F_MUTEX 32U
 
-/* Per CPU, of waits that spin and of those that sleep; waits beyond are counted without their stack. */
-#define KERNEL_STRETCH_SHIFT 24 /* 17 ms */
-#define KERNEL_WALKS_PER_STRETCH 170 /* 10,000 a second */
+/*
+ * Walks at the begin, per CPU: 2,000 a second. A long wait that had none is walked at its end, when that is a small part
+ * of what it took: so the time that matters has its stacks always.
+ */
+#define KERNEL_STRETCH_SHIFT 22 /* 4.2 ms */
+#define KERNEL_WALKS_PER_STRETCH 8
+#define KERNEL_LONG_NS 131072
 
 const volatile u32 kernel_locks_mask = 0; /* entries - 1: powers of two */
 const volatile u32 kernel_waits_mask = 0;
@@ -86,13 +90,13 @@ static __always_inline u16 kernel_lock_kind(u32 flags)
 
 /* ---- begin ---------------------------------------------------------------------------------------------- */
 
-static __always_inline bool kernel_walk_granted(struct kernel_spins *s, bool sleeps, u64 now)
+static __always_inline bool kernel_walk_granted(struct kernel_spins *s, u64 now)
 {
 	if (s->stretch != now >> KERNEL_STRETCH_SHIFT) {
 		s->stretch = now >> KERNEL_STRETCH_SHIFT;
-		s->walks[0] = s->walks[1] = 0;
+		s->walks = 0;
 	}
-	return s->walks[sleeps]++ < KERNEL_WALKS_PER_STRETCH;
+	return s->walks++ < KERNEL_WALKS_PER_STRETCH;
 }
 
 static __always_inline void wait_identify(struct kernel_wait *k)
@@ -112,15 +116,9 @@ static __always_inline void wait_identify(struct kernel_wait *k)
 		k->id = 1;
 }
 
-static __always_inline void wait_walk(void *ctx, struct kernel_wait *k, struct kernel_spins *s,
-				      bool sleeps, u64 now)
+static __always_inline void wait_walk(void *ctx, struct kernel_wait *k)
 {
-	long bytes = 0;
-
-	if (kernel_walk_granted(s, sleeps, now))
-		bytes = bpf_get_stack(ctx, k->ips, sizeof(k->ips), 0);
-	k->nr = kernel_frames(bytes);
-	wait_identify(k);
+	k->nr = kernel_frames(bpf_get_stack(ctx, k->ips, sizeof(k->ips), 0));
 }
 
 static __always_inline void wait_begin(void *ctx, struct kernel_wait *k, struct kernel_spins *s,
@@ -133,7 +131,10 @@ static __always_inline void wait_begin(void *ctx, struct kernel_wait *k, struct 
 	k->kind = kernel_lock_kind(flags);
 	k->tgid = task->tgid;
 	k->start = task->group_leader->start_boottime;
-	wait_walk(ctx, k, s, !(flags & LCB_F_SPIN), now);
+	k->nr = 0;
+	if (kernel_walk_granted(s, now))
+		wait_walk(ctx, k);
+	wait_identify(k);
 }
 
 static __always_inline struct kernel_wait *wait_at(u32 i)
@@ -180,11 +181,8 @@ int BPF_PROG(contention_begin, void *lock, u32 flags)
 	} else if (task->pid) {
 		k = wait_take(task->pid);
 		/* A mutex tells each time that it goes over to spinning or sleeping: one wait. */
-		if (k && flags & LCB_F_MUTEX && k->lock == (u64)lock) {
-			if (!k->nr && !(flags & LCB_F_SPIN))
-				wait_walk(ctx, k, s, true, bpf_ktime_get_ns());
+		if (k && flags & LCB_F_MUTEX && k->lock == (u64)lock)
 			return 0;
-		}
 	}
 	if (k)
 		wait_begin(ctx, k, s, task, (u64)lock, flags);
@@ -239,11 +237,16 @@ static __always_inline struct kernel_lock *kernel_lock_of(u32 w, const struct ke
 	return NULL;
 }
 
-static __always_inline void wait_end(const struct kernel_wait *k, u64 now)
+static __always_inline void wait_end(void *ctx, struct kernel_wait *k, u64 now)
 {
-	struct kernel_lock *to = kernel_lock_of(window, k);
 	u64 ns = since_mark(now, k->since);
+	struct kernel_lock *to;
 
+	if (!k->nr && ns >= KERNEL_LONG_NS) {
+		wait_walk(ctx, k);
+		wait_identify(k);
+	}
+	to = kernel_lock_of(window, k);
 	if (!to) {
 		__sync_fetch_and_add(&kernel_locks_short, 1);
 		return;
@@ -255,7 +258,7 @@ static __always_inline void wait_end(const struct kernel_wait *k, u64 now)
 }
 
 /* The newest wait of this CPU for the lock; what began after it is over, too. False: it is none of them. */
-static __always_inline bool spin_end(struct kernel_spins *s, u64 lock, u64 now)
+static __always_inline bool spin_end(void *ctx, struct kernel_spins *s, u64 lock, u64 now)
 {
 	u32 depth = s->depth;
 
@@ -264,7 +267,7 @@ static __always_inline bool spin_end(struct kernel_spins *s, u64 lock, u64 now)
 
 		if (i > depth || k->lock != lock)
 			continue;
-		wait_end(k, now);
+		wait_end(ctx, k, now);
 		/* Not before: an interrupt might take its place. */
 		*(volatile u32 *)&s->depth = i - 1;
 		return true;
@@ -296,11 +299,11 @@ int BPF_PROG(contention_end, void *lock)
 	if (!s)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (s->depth && spin_end(s, (u64)lock, now))
+	if (s->depth && spin_end(ctx, s, (u64)lock, now))
 		return 0;
 	k = wait_of(bpf_get_current_task_btf()->pid, (u64)lock);
 	if (k) {
-		wait_end(k, now);
+		wait_end(ctx, k, now);
 		k->lock = 0;
 		*(volatile u32 *)&k->tid = 0;
 	}

@@ -502,8 +502,7 @@ struct kernel_wait {
 #define KERNEL_SPINS 4
 struct kernel_spins {
 	u32 depth;
-	u32 walks[2]; /* in this stretch of time: of waits that spin, of those that sleep */
-	u32 pad;
+	u32 walks; /* in this stretch of time */
 	u64 stretch;
 	struct kernel_wait wait[KERNEL_SPINS];
 };

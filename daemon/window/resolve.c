@@ -321,7 +321,7 @@ static size_t tracepoint_depth(struct window *w, const uint64_t *ips, size_t n)
 		if (kallsyms_find(w->kallsyms, ips[i] - (i > 0), &sym) &&
 		    (str_skip_prefix(sym.name, "bpf_prog_") || streq(sym.module, "bpf") ||
 		     str_skip_prefix(sym.name, "bpf_trace_run") ||
-		     strstr(sym.name, "_contention_begin")))
+		     strstr(sym.name, "_contention_begin") || strstr(sym.name, "_contention_end")))
 			depth = i + 1;
 	return depth < n ? depth : 0;
 }
