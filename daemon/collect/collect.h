@@ -72,6 +72,7 @@ struct source_state {
 	char hook[64]; /* "cpu-clock", "sched_exit_tp", "finish_task_switch", "tp_btf", ... */
 	double rate_hz; /* on-CPU */
 	double share; /* of the time in which it counts; 0: always */
+	double event_ns; /* what counting an event costs, measured at the start; 0: not known */
 	uint64_t threshold_ns; /* off-CPU: T now */
 	char kernel_locks
 		[96]; /* futex: where waits for the kernel's own locks come from, or why there are none */

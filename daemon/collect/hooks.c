@@ -255,7 +255,7 @@ int hooks_use_sys_exit(struct collector *c)
 	return 0;
 }
 
-int hooks_attach_sys_exit(struct collector *c)
+static int attach_sys_exit(struct collector *c)
 {
 	struct bpf_link **link, **classic_link;
 	struct bpf_program *p = sys_exit_program(c, false, &link),
@@ -269,6 +269,27 @@ int hooks_attach_sys_exit(struct collector *c)
 		c->hooks.no_tracefs = true;
 	}
 	return attach_once(p, link);
+}
+
+static bool sys_exit_is_attached(const struct collector *c)
+{
+	struct bpf_link **link, **classic;
+
+	sys_exit_program(c, false, &link);
+	sys_exit_program(c, true, &classic);
+	return *link || *classic;
+}
+
+int hooks_attach_sys_exit(struct collector *c)
+{
+	bool measures = c->skel->rodata->syscalls_enabled && !c->o.sample_calls &&
+			!sys_exit_is_attached(c);
+	double before = measures ? cost_of_call() : 0;
+	int r = attach_sys_exit(c);
+
+	if (r == 0 && measures)
+		c->hooks.call_ns = MAX(cost_of_call() - before, 0.0);
+	return r;
 }
 
 void hooks_detach_sys_exit(struct collector *c)

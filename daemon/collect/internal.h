@@ -86,6 +86,7 @@ struct hooks {
 	bool task_from_pid,
 		task_from_vpid; /* a program can find a thread by its number (6.2; 6.14) */
 	bool contention; /* the kernel tells waits for its own locks (5.19) */
+	double call_ns; /* that counting adds to a call; 0: not measured */
 	bool find_vma; /* a program can ask for a mapping (5.17) */
 	const char *finish_task_switch; /* its symbol, where there are kprobes; or NULL */
 };
@@ -218,6 +219,11 @@ void details_free(struct collector *c);
 /* Where another one says when: the begin may fail, which leaves calls without time. */
 int details_begin(struct collector *c, const struct span *s);
 void details_end(struct collector *c);
+
+/* ---- cost.c --------------------------------------------------------------------------------------- */
+
+/* Nanoseconds that a cheap call takes now. */
+double cost_of_call(void);
 
 /* ---- callers.c: stacks of calls ------------------------------------------------------------------------ */
 

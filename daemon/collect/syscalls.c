@@ -181,6 +181,7 @@ static int syscalls_attach(struct collector *c)
 		return r;
 	snprintf(state->hook, sizeof(state->hook), "%s",
 		 hooks_sys_exit_is_classic(c) ? "tracepoint" : "tp_btf");
+	state->event_ns = c->hooks.call_ns;
 	if (c->o.sample_calls) {
 		state->share = COUNTED_SHARE;
 		snprintf(state->text, sizeof(state->text),

@@ -55,6 +55,8 @@ static const struct setting settings[] = {
 	  "Count system calls and their errors." },
 	{ "collect", "syscall-counts", KIND_CHOICE, AT(syscall_counts), "exact", NULL, NULL, counts,
 	  "Each call is counted, or those of a tenth of the time, at random in each bucket: rows are scaled then, and say how exact they are." },
+	{ "collect", "cpu-budget", KIND_SHARE, AT(cpu_budget), "0.5%", "0.01%", "100%", NULL,
+	  "What counting may cost, of the time of all CPUs. Counts stay exact beyond it; status says by how much it is exceeded." },
 	{ "collect", "syscall-details", KIND_SHARE, AT(syscall_details), "10%", "0.1%", "100%", NULL,
 	  "Share of the time in which system calls are timed and sized: random stretches of it, always, or off." },
 	{ "collect", "syscall-stacks", KIND_NUMBER, AT(syscall_stacks), "0", "0", "10000000", NULL,

@@ -15,6 +15,7 @@ struct config {
 	/* [collect] */
 	bool on_cpu, off_cpu, syscalls, futex, kernel_locks;
 	unsigned syscall_counts; /* 0: exact, 1: sampled */
+	double cpu_budget; /* share of all CPUs */
 	uint64_t syscall_stacks; /* one call in so many */
 	double syscall_details; /* share of the time */
 	uint64_t counter_reads;

@@ -181,7 +181,10 @@ static void publish_state(struct recorder *r, const struct slice *s, int error)
 	collector_hardware_state(r->collector, &st->hardware);
 	for (size_t i = 0; s && i < SOURCE_N; i++) {
 		const struct account *a = &s->source[i].sum;
+		uint64_t all_ns = (s->mono_end_ns - s->mono_start_ns) * s->cpus_online;
 
+		st->cost[i] = all_ns ? (double)a->seen * st->source[i].event_ns / (double)all_ns
+				     : 0;
 		st->total[i].seen += a->seen;
 		st->total[i].stored += a->stored;
 		st->total[i].idle += a->idle;

@@ -76,6 +76,8 @@ struct recorder_state {
 	struct source_state source[SOURCE_N];
 	struct hardware_state hardware;
 	struct accounting total[SOURCE_N]; /* since the start */
+	double cost
+		[SOURCE_N]; /* of counting in the last window: share of the time of all CPUs; 0: not known */
 	uint64_t walked, reused; /* waits whose stack was walked, and was known, since the start */
 	struct process_stats process;
 	struct window_stats window;

@@ -93,7 +93,7 @@ static int add_loss(Sysprofd__V1__Loss ***list, size_t *n, const char *reason, u
 
 /* Totals count what was drained: `dropped` of it, in buckets that the store could not take, is lost after all. */
 static int add_collector(const struct recorder_state *st, enum source i, uint64_t dropped,
-			 Sysprofd__V1__StatusResponse *ret)
+			 double budget, Sysprofd__V1__StatusResponse *ret)
 {
 	Sysprofd__V1__CollectorStatus *c = malloc(sizeof(*c));
 
@@ -109,6 +109,9 @@ static int add_collector(const struct recorder_state *st, enum source i, uint64_
 		return -ENOMEM;
 	c->rate_hz = st->source[i].rate_hz;
 	c->share = st->source[i].share;
+	c->event_ns = st->source[i].event_ns;
+	c->cost = st->cost[i];
+	c->budget = c->event_ns > 0 ? budget : 0;
 	c->samples = st->total[i].stored - MIN(dropped, st->total[i].stored);
 	c->seen = st->total[i].seen;
 	c->idle = st->total[i].idle;
@@ -391,7 +394,8 @@ int manager_status(void *ctx, Sysprofd__V1__StatusResponse *ret)
 	if (!ret->version || !ret->collectors)
 		return -ENOMEM;
 	for (unsigned i = 0; r >= 0 && i < SOURCE_N; i++)
-		r = add_collector(&st, (enum source)i, a.lost[i], ret);
+		r = add_collector(&st, (enum source)i, a.lost[i],
+				  (m->reloaded ?: m->config)->cpu_budget, ret);
 	if (r >= 0)
 		r = add_store(&a, ret);
 	if (r >= 0)

@@ -235,4 +235,17 @@ def test_who_calls(t):
     # Counts stay what they were.
     assert rows_by_name(d.top("--type", "syscalls", *args))["getppid"]["self"] == truth["getppid"]
 
+
+def test_status_says_what_counting_costs(t):
+    d = t.daemon({"collect": {"cpu-budget": "0.01%"}})
+    load = t.spawn(workload("calls"), 1, 1, 10000000)
+    text = wait_for(lambda: d.ctl("status").stdout.decode(), lambda s: "counting alone takes" in s)
+    print("# " + [line for line in text.splitlines() if "counting alone" in line][0])
+    status = d.status()["collectors"]["syscalls"]
+    assert 0 < status["event_ns"] < 20000 and status["budget"] == 0.0001, status
+    t.finish(load)
+    d.config["collect"]["cpu-budget"] = "100%"
+    d.reload()
+    wait_for(lambda: d.ctl("status").stdout.decode(), lambda s: "counting alone takes" not in s)
+
 main(__name__)

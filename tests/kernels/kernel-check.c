@@ -87,6 +87,7 @@ struct tally {
 	uint64_t on_cpu, burner, burner_user_stacks;
 	uint64_t getpid;
 	uint64_t timed; /* what the timed ones of them stand for */
+	uint64_t drawn; /* and those that were drawn for their stack, as far as it was walked */
 	uint64_t odd[ODD_N],
 		odd_others; /* with the outcome that they must have; of the process's other calls */
 	uint64_t off_ns, sleeper_samples;
@@ -402,6 +403,11 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 		    SYSCALL_KEY_NR(s->details[i].key.call) == SYS_getpid &&
 		    row_aspect(PROFILE_SYSCALLS, s->details[i].key.call) == CALL_LATENCY)
 			t->timed += s->details[i].value.calls;
+	for (size_t i = 0; i < s->n_callers; i++)
+		if (is_caller(w, s->callers[i].key.tgid) &&
+		    SYSCALL_KEY_NR(s->callers[i].key.call) == SYS_getpid &&
+		    s->callers[i].key.stack != STACK_ID_NONE)
+			t->drawn += s->callers[i].calls;
 	add_odd(t, w, s);
 	add_hardware(t, w, s);
 	add_kernel_locks(t, w, s);
@@ -620,6 +626,8 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 			    t->timed * 10 <= t->getpid * 13,
 		    "syscalls", "%s getpid=%lu of %d timed=%lu%s", s[SOURCE_SYSCALLS].hook,
 		    t->getpid, CALLERS * CALLS, t->timed, lost);
+		say(t->drawn * 10 >= t->getpid * 7 && t->drawn * 10 <= t->getpid * 13,
+		    "syscall-stacks", "stand for %lu of %lu", t->drawn, t->getpid);
 		judge_odd(t);
 	}
 	if (s[SOURCE_FUTEX].running) {
@@ -722,6 +730,7 @@ static struct collect_options options(void)
 		.slice_ns = 2 * NSEC_PER_SEC,
 		.syscall_details = 1,
 		.counter_reads = 1000,
+		.syscall_stacks = 100,
 		.kernel_locks = true,
 		.places = kernel_places(),
 	};
