@@ -105,7 +105,7 @@ static void fake_answers(struct fake_daemon *d, int status, const char *type, co
 }
 
 /* One frame of a stream. */
-static void fake_frame(struct strbuf *b, int flags, const void *data, size_t len)
+static inline void fake_frame(struct strbuf *b, int flags, const void *data, size_t len)
 {
 	const unsigned char head[] = { (unsigned char)flags, (unsigned char)(len >> 24),
 				       (unsigned char)(len >> 16), (unsigned char)(len >> 8),
