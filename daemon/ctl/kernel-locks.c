@@ -4,7 +4,7 @@
 #include "export/human.h"
 
 #define STACK_SHOWN 3
-#define WAITERS_WIDTH 32
+#define WAITERS_WIDTH 24
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
@@ -118,11 +118,11 @@ static int rows_text(const Sysprofd__V1__LocksResponse *m, const struct text *te
 	struct table_column columns[COLUMN_N] = {
 		[TIME] = { .head = "TIME", .right = true },
 		[SHARE] = { .head = "SHARE", .right = true, .keep = 1 },
-		[WAITS] = { .head = "WAITS", .right = true, .keep = 4 },
+		[WAITS] = { .head = "WAITS", .right = true, .keep = 5 },
 		[MEAN] = { .head = "MEAN", .right = true, .keep = 2 },
-		[MAX_WAIT] = { .head = "MAX", .right = true, .keep = 3 },
+		[MAX_WAIT] = { .head = "MAX", .right = true, .keep = 4 },
 		[KIND] = { .head = "KIND" },
-		[WAITING] = { .head = "WAITING", .max = WAITERS_WIDTH, .keep = 5 },
+		[WAITING] = { .head = "WAITING", .max = WAITERS_WIDTH, .keep = 3 },
 		[CALLER] = { .head = "TAKEN BY", .flexible = true },
 	};
 	_cleanup_(table_done) struct table t = { .columns = columns, .n_columns = COLUMN_N };
