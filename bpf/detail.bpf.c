@@ -22,7 +22,7 @@ const volatile u64 stamp_base = 0; /* monotonic time of the load: keeps stamps s
 const volatile u64 sized_calls[SIZED_ABIS][SIZED_WORDS] = {};
 
 /* Written by the daemon alone: the begin first, then the end. */
-volatile struct call_span call_span = {};
+volatile struct time_span call_span = {};
 
 COUNT_MAP(details_a, struct syscall_key, struct call_detail);
 COUNT_MAP(details_b, struct syscall_key, struct call_detail);

@@ -152,6 +152,14 @@ struct task_struct___state {
 	long state;
 };
 
+/* arm64; the half above is another thing. */
+struct thread_info___counted {
+	__u64 preempt_count;
+};
+struct task_struct___counted {
+	struct thread_info___counted thread_info;
+};
+
 struct seq_file;
 
 struct bpf_iter_meta {

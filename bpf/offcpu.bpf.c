@@ -129,6 +129,7 @@ static __always_inline u32 run_state(struct task_struct *task)
 }
 
 #include "lock.bpf.h"
+#include "waker.bpf.h"
 
 /* ---- a wait that is kept -------------------------------------------------------------------------- */
 
@@ -142,6 +143,7 @@ struct resume_note {
 	u64 threshold;
 	u64 reported_ns; /* weighted, told at ends of buckets */
 	u64 run_delay_base;
+	struct waker waker;
 };
 
 struct {
@@ -305,6 +307,7 @@ static __always_inline void resume(void *ctx, struct resume_note *n)
 	if (n->cause == OFF_BLOCKED)
 		holder_resumed(w, key.stack, n->d);
 	wait_store(w, a, &key, n, BPF_CORE_READ(task, sched_info.run_delay));
+	waker_count(w, a, &key, &n->waker, n->threshold);
 out:
 	n->tid = 0;
 }
@@ -418,6 +421,7 @@ static __always_inline void split_finish(struct task_struct *task)
 	scratch_release(s);
 store:
 	wait_store(w, a, &key, &p->note, BPF_CORE_READ(task, sched_info.run_delay));
+	waker_count(w, a, &key, &p->note.waker, p->note.threshold);
 	bpf_map_delete_elem(&split_waits, &key.tid);
 }
 
@@ -535,6 +539,9 @@ static __always_inline void note_fill(struct resume_note *n, struct task_struct 
 		t->heeded_stamp = t->stamp;
 	}
 	n->run_delay_base = t->run_delay_base;
+	n->waker.since = 0;
+	if (wakers_enabled && t->waker.since == t->stamp)
+		n->waker = t->waker;
 }
 
 /* The futex wait that was broken off will not go on: a handler came first after all. */

@@ -23,6 +23,7 @@
 
 #include "oncpu.bpf.c"
 #include "offcpu.bpf.c"
+#include "waker.bpf.c"
 #include "iterate.bpf.c"
 #include "futex.bpf.c"
 #include "detail.bpf.c"

@@ -238,6 +238,38 @@ struct off_cpu_value {
 	u64 ns; /* weighted */
 };
 
+/* Who ended waits. The first part is the waiting thread's, as in off_cpu_key; its cause is OFF_BLOCKED. */
+struct wake_key {
+	u64 stack;
+	u64 start;
+	u32 tgid;
+	u32 tid;
+	u32 task_state;
+	u32 flags; /* WAKER_* */
+	u64 by_stack;
+	u64 by_start;
+	u32 by_tgid; /* 0 with WAKER_INTERRUPT */
+	u32 by_tid;
+};
+SHARED_ASSERT(sizeof(struct wake_key) == 56);
+#define WAKER_INTERRUPT 1U /* an interrupt, or the idle loop */
+#define WAKER_SERVED \
+	2U /* an interrupt that the thread asked for; if another one came, the stack tells */
+
+/* Kernel functions below which an interrupt is the work of the thread that runs. */
+enum own_place {
+	OWN_SERVES = 0, /* enables soft interrupts, and serves those that wait */
+	OWN_FAULTS, /* page faults of user space; x86 only */
+	OWN_PLACES
+};
+
+struct wake_value {
+	u64 waits; /* kept */
+	u64 events_q8; /* waits they stand for, in 1/256 */
+	u64 ns; /* from falling asleep to being woken, weighted */
+	u64 max_ns;
+};
+
 /* nr outside 0..16382 is SYSCALL_NR_INVALID: no table is ever indexed by a number that a process made up. */
 enum syscall_abi {
 	SYSCALL_ABI_NATIVE = 0,
@@ -318,8 +350,8 @@ struct detail_cache {
 };
 SHARED_ASSERT(sizeof(struct detail_cache) == DETAIL_LINES * 48);
 
-/* The time in which a call must begin, monotonic: begin <= t < end. */
-struct call_span {
+/* The time in which a call must begin, or a thread be woken, monotonic: begin <= t < end. */
+struct time_span {
 	u64 begin, end;
 };
 

@@ -17,6 +17,17 @@ struct held {
 };
 #define HELD_LOCKS 2 /* an outer one, and what is taken inside it */
 
+/* Who woke a thread. */
+struct waker {
+	u64 since; /* it ended the wait that began then; 0: none */
+	u64 ns; /* which had lasted so long */
+	u64 stack; /* of the waker, */
+	u64 start; /* its process, */
+	u32 tgid, tid; /* 0: an interrupt */
+	u32 flags; /* WAKER_* */
+	u32 pad;
+};
+
 struct task_state {
 	u64 thread_start; /* tells a reused tid; 0: this state is new */
 	u32 seq; /* odd while the state changes */
@@ -45,6 +56,7 @@ struct task_state {
 	u8 ended; /* the thread is gone, the task not yet freed */
 	u32 lock_slot; /* number + 1 of the slot in which it is counted as waiting, or 0 */
 	u32 fence; /* the iterator adds to it for the barrier that this is on x86 */
+	struct waker waker; /* of the latest wait whose waker was looked at */
 	struct held held[HELD_LOCKS];
 };
 

@@ -61,7 +61,7 @@ _sysprofctl_word()
 	counters) options='--since --until --filter -n --format' ;;
 	offcpu) options='--since --until --filter --idle -n --format' ;;
 	syscalls) options='--since --until --filter --by -n --format' ;;
-	flame) options="$selection -o --names --format" ;;
+	flame) options="$selection -o --wakers --names --format" ;;
 	series) options="$selection --by --step -n --format" ;;
 	labels) options="$4 $selection -n --format" ;;
 	watch) options='--type --filter --format' ;;

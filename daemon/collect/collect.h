@@ -40,6 +40,7 @@ struct collect_options {
 	uint64_t
 		bucket_ns; /* the time from one bucket's end to the next: what is sampled is sampled in each */
 	bool kernel_locks; /* waits for the kernel's own locks, beside those of futex */
+	double off_cpu_wakers; /* share of the time in which it is seen who ends waits; as above */
 	uint64_t hash_mask; /* test hook: and-ed to stack hashes; 0 means all bits */
 	unsigned
 		skip_hooks; /* test hook: leave out so many of the better ways to take off-CPU stacks */
@@ -102,6 +103,11 @@ struct slice_on_cpu {
 struct slice_off_cpu {
 	struct off_cpu_key key;
 	struct off_cpu_value value;
+};
+/* Who ended waits, seen in spans. */
+struct slice_wake {
+	struct wake_key key;
+	struct wake_value value;
 };
 struct slice_syscall {
 	struct syscall_key key;
@@ -168,6 +174,10 @@ struct slice {
 	size_t n_on_cpu, cap_on_cpu;
 	struct slice_off_cpu *off_cpu;
 	size_t n_off_cpu, cap_off_cpu;
+	struct slice_wake *wakes;
+	size_t n_wakes, cap_wakes;
+	uint64_t wake_span_ns; /* the time in which threads were woken that these tell of */
+	double wake_span_share; /* of all time, as it was asked for */
 	struct slice_syscall *syscalls;
 	size_t n_syscalls, cap_syscalls;
 	struct slice_caller *callers;

@@ -21,8 +21,7 @@
 _Static_assert((int)DETAIL_LATENCY == CALL_LATENCY && (int)DETAIL_BYTES == CALL_BYTES, "aspects");
 
 struct details {
-	struct spans spans;
-	struct bpf_link *link; /* of the program that stamps the begin of calls */
+	struct span_program begins; /* stamps the begin of calls */
 };
 
 /* ---- before load ----------------------------------------------------------------------------------- */
@@ -113,61 +112,27 @@ static struct details *details_of(const struct collector *c)
 	return c->sources[SOURCE_SYSCALLS].priv;
 }
 
-static int attach(struct collector *c, struct details *d)
+/* When it is known how the return of calls is seen. */
+static void choose_program(struct collector *c, struct details *d)
 {
 	struct sysprofd_bpf *skel = c->skel;
 
-	d->link = bpf_program__attach(hooks_sys_exit_is_classic(c)
-					      ? skel->progs.syscall_enter_classic
-					      : skel->progs.syscall_enter);
-	return d->link ? 0 : negative_errno();
-}
-
-static void detach(struct details *d)
-{
-	bpf_link__destroy(d->link);
-	d->link = NULL;
-}
-
-/* The programs see the new begin before the new end, and no span until then: the old end has passed. */
-static void tell_programs(struct collector *c, const struct span *s)
-{
-	__atomic_store_n(&c->skel->bss->call_span.begin, s->begin, __ATOMIC_RELEASE);
-	__atomic_store_n(&c->skel->bss->call_span.end, s->end, __ATOMIC_RELEASE);
-}
-
-static int begin_span(struct collector *c, struct details *d)
-{
-	int r = d->link ? 0 : attach(c, d);
-	struct span s;
-
-	if (r < 0) {
-		spans_put_off(&d->spans, mono_now_ns(), collector_random(c));
-		return r;
-	}
-	s = spans_begin(&d->spans, mono_now_ns(), collector_random(c));
-	tell_programs(c, &s);
-	return 0;
+	d->begins.program = hooks_sys_exit_is_classic(c) ? skel->progs.syscall_enter_classic
+							 : skel->progs.syscall_enter;
 }
 
 int details_poll(struct collector *c, uint64_t mono_ns)
 {
 	struct details *d = details_of(c);
 
-	if (!d)
-		return 0;
-	if (spans_ended(&d->spans, mono_ns)) {
-		detach(d);
-		spans_rest(&d->spans, collector_random(c));
-	}
-	return spans_due(&d->spans, mono_ns) ? begin_span(c, d) : 0;
+	return d ? span_program_poll(c, &d->begins, mono_ns) : 0;
 }
 
 uint64_t details_wake_ns(const struct collector *c)
 {
 	const struct details *d = details_of(c);
 
-	return d ? spans_next_ns(&d->spans) : UINT64_MAX;
+	return d ? spans_next_ns(&d->begins.spans) : UINT64_MAX;
 }
 
 int details_attach(struct collector *c)
@@ -184,22 +149,22 @@ int details_attach(struct collector *c)
 	d = new0(struct details, 1);
 	if (!d)
 		return -ENOMEM;
-	spans_init(&d->spans, c->o.syscall_details, mono_now_ns(), collector_random(c));
 	c->sources[SOURCE_SYSCALLS].priv = d;
-	return c->o.sample_calls ? 0 : details_poll(c, mono_now_ns());
+	d->begins.limits = &c->skel->bss->call_span;
+	if (c->o.sample_calls)
+		return 0;
+	choose_program(c, d);
+	return span_program_start(c, &d->begins, c->o.syscall_details);
 }
 
 int details_begin(struct collector *c, const struct span *s)
 {
 	struct details *d = details_of(c);
-	int r;
 
 	if (!d)
 		return 0;
-	r = attach(c, d);
-	if (r == 0)
-		tell_programs(c, s);
-	return r;
+	choose_program(c, d);
+	return span_program_open(&d->begins, s);
 }
 
 void details_end(struct collector *c)
@@ -207,7 +172,7 @@ void details_end(struct collector *c)
 	struct details *d = details_of(c);
 
 	if (d)
-		detach(d);
+		span_program_stop(&d->begins);
 }
 
 void details_free(struct collector *c)
@@ -216,7 +181,7 @@ void details_free(struct collector *c)
 
 	if (!d)
 		return;
-	detach(d);
+	span_program_stop(&d->begins);
 	free(d);
 	c->sources[SOURCE_SYSCALLS].priv = NULL;
 }
@@ -276,8 +241,8 @@ int details_drain(struct collector *c, unsigned set, struct slice *s)
 	r = drain_map(c, set ? c->skel->maps.details_b : c->skel->maps.details_a, drain_one, s);
 	k = drain_caches(c, set, s);
 	if (!c->o.sample_calls) {
-		s->span_ns = spans_take(&d->spans, s->mono_start_ns, s->mono_end_ns);
-		s->span_share = d->spans.share;
+		s->span_ns = spans_take(&d->begins.spans, s->mono_start_ns, s->mono_end_ns);
+		s->span_share = d->begins.spans.share;
 	}
 	return r < 0 ? r : k;
 }

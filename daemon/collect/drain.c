@@ -22,6 +22,7 @@ struct slice *slice_free(struct slice *s)
 	free(s->ips);
 	free(s->on_cpu);
 	free(s->off_cpu);
+	free(s->wakes);
 	free(s->syscalls);
 	free(s->details);
 	free(s->callers);

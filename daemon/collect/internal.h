@@ -12,9 +12,9 @@
 #include <bpf/libbpf.h>
 
 #include "collect/collect.h"
-#include "collect/spans.h"
 
 #include "base/index.h"
+#include "collect/spans.h"
 #include "sysprofd.skel.h"
 
 struct source_ops {
@@ -91,11 +91,20 @@ struct hooks {
 	const char *finish_task_switch; /* its symbol, where there are kprobes; or NULL */
 };
 
+/* A program that is attached for spans of time only. */
+struct span_program {
+	struct spans spans;
+	struct bpf_program *program;
+	struct bpf_link *link;
+	volatile struct time_span *limits; /* with which the programs compare */
+};
+
 struct collector {
 	struct collect_options o;
 	struct sysprofd_bpf *skel;
 	struct hooks hooks;
 	struct source_run sources[SOURCE_N];
+	struct span_program *wakers; /* or NULL */
 	unsigned cpu_ids; /* largest possible CPU id + 1 */
 	unsigned cpus_possible; /* values of a per-CPU map */
 	unsigned *possible; /* their CPU ids */
@@ -206,6 +215,25 @@ int hardware_attach(struct collector *c);
 void hardware_poll(struct collector *c, uint64_t mono_ns);
 int hardware_drain(struct collector *c, unsigned set, struct slice *s);
 void hardware_free(struct collector *c);
+
+/* ---- span-program.c --------------------------------------------------------------------------------- */
+
+/* When its program and limits are set. */
+int span_program_start(struct collector *c, struct span_program *p, double share);
+int span_program_poll(struct collector *c, struct span_program *p, uint64_t mono_ns);
+/* For one span that somebody else drew. */
+int span_program_open(struct span_program *p, const struct span *s);
+void span_program_stop(struct span_program *p); /* detaches it */
+
+/* ---- wakers.c: who ends waits, a part of the source off-cpu ------------------------------------------- */
+
+bool wakers_wanted(const struct collector *c);
+int wakers_configure(struct collector *c);
+int wakers_attach(struct collector *c);
+int wakers_poll(struct collector *c, uint64_t mono_ns);
+uint64_t wakers_wake_ns(const struct collector *c);
+int wakers_drain(struct collector *c, unsigned set, struct slice *s);
+void wakers_free(struct collector *c);
 
 /* ---- details.c: latency and sizes of calls, a part of the source syscalls ---------------------------- */
 

@@ -65,6 +65,10 @@ void places_tell(void *ctx, uint64_t start, uint64_t end, const char *name)
 		add_idle(p, p->idle_section, start);
 	else if (is_idle_function(name))
 		add_idle(p, start, end);
+	else if (streq(name, "__local_bh_enable_ip"))
+		p->own[OWN_SERVES] = (struct idle_range){ start, end - start };
+	else if (streq(name, "asm_exc_page_fault"))
+		p->own[OWN_FAULTS] = (struct idle_range){ start, end - start };
 	else if (!*p->finish_task_switch && is_finish_task_switch(name))
 		snprintf(p->finish_task_switch, sizeof(p->finish_task_switch), "%s", name);
 }

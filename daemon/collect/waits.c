@@ -593,6 +593,9 @@ static int waits_drain(struct collector *c, unsigned set, struct slice *s)
 	s->threshold_ns = w->threshold_ns;
 	r = drain_map(c, set ? c->skel->maps.off_cpu_b : c->skel->maps.off_cpu_a, drain_one, &d);
 	slice_balance(s, SOURCE_OFF_CPU, d.samples);
+	k = wakers_drain(c, set, s);
+	if (r == 0)
+		r = k;
 	stacks_remember(c, s, SOURCE_OFF_CPU);
 	adapt_threshold(c, s);
 	k = add_told(w, s);
@@ -623,7 +626,9 @@ static const char *hook_name(enum resume_hook hook)
 /* The ways to take stacks that this kernel may have, best first; false when there are no more. */
 static bool choose_hook(struct collector *c, enum resume_hook *ret)
 {
-	unsigned skip = c->sources[SOURCE_OFF_CPU].attempt + c->o.skip_hooks;
+	/* First without what only wakers need. */
+	unsigned refused = c->sources[SOURCE_OFF_CPU].attempt;
+	unsigned skip = c->o.skip_hooks + refused - (refused > 0 && wakers_wanted(c));
 	enum resume_hook ways[3];
 	unsigned n = 0;
 
@@ -697,6 +702,8 @@ static int waits_configure(struct collector *c)
 		r = use_map(skel->maps.off_cpu_a, entries);
 	if (r == 0)
 		r = use_map(skel->maps.off_cpu_b, entries);
+	if (r == 0 && wakers_wanted(c) && !c->sources[SOURCE_OFF_CPU].attempt)
+		r = wakers_configure(c);
 	return r;
 }
 
@@ -737,6 +744,8 @@ static int waits_attach(struct collector *c)
 		r = hooks_attach_resume(c, hook);
 	if (r == 0)
 		r = hooks_attach_switch(c);
+	if (r == 0)
+		r = wakers_attach(c);
 	/* Threads that wait already are made known; their waits count from now. */
 	if (r == 0)
 		r = read_threads(w, false);
@@ -751,6 +760,7 @@ static void waits_free(struct collector *c)
 {
 	struct waits *w = waits_of(c);
 
+	wakers_free(c);
 	if (!w)
 		return;
 	bpf_link__destroy(w->totals);
@@ -764,10 +774,19 @@ static void waits_free(struct collector *c)
 	c->sources[SOURCE_OFF_CPU].priv = NULL;
 }
 
+/* A wait whose waker was not looked at is counted all the same. */
+static bool waits_counts(const struct collector *c, const struct bpf_program *p)
+{
+	return p != c->skel->progs.offcpu_waking;
+}
+
 const struct source_ops waits_ops = {
 	.prefix = "offcpu_",
 	.configure = waits_configure,
 	.attach = waits_attach,
+	.poll = wakers_poll,
+	.wake_ns = wakers_wake_ns,
+	.counts = waits_counts,
 	.before_swap = waits_before_swap,
 	.hand_over = waits_hand_over,
 	.drain = waits_drain,

@@ -21,6 +21,7 @@ int command_flame(const struct options *o, struct client *c)
 		return CTL_FAILED;
 	}
 	q.selection = &selection.m;
+	q.wakers = o->wakers;
 	q.max_nodes = o->format == EXPORT_SVG || o->format == EXPORT_HTML ? 0 : DATA_NODES;
 	r = client_call(c, "Merge", &q.base, &sysprofd__v1__merge_response__descriptor, &answer);
 	if (r)

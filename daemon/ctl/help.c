@@ -117,7 +117,9 @@ static const struct {
 			     "preempted:\n"
 			     "  another one took its CPU. Times per thread and cause are exact, "
 			     "what it was\n"
-			     "  blocked by is sampled and scaled to them.\n",
+			     "  blocked by is sampled and scaled to them. WOKEN BY: who ended its "
+			     "waits, seen in\n"
+			     "  random stretches of time (off-cpu-wakers in sysprofd.conf).\n",
 			     true, true, false,
 			     "  --idle            also threads that wait for work: see "
 			     "ARCHITECTURE.md\n"
@@ -134,12 +136,15 @@ static const struct {
 			       true, true, false,
 			       "  --by WHAT         syscall (default), process, or errno\n"
 			       "  -n N              so many rows; default: 20, at most 10000\n" },
-	[COMMAND_FLAME] = { "flame -o FILE [SELECTION] [--format "
+	[COMMAND_FLAME] = { "flame -o FILE [--wakers] [SELECTION] [--format "
 			    "svg|html|folded|pprof|speedscope]\n"
 			    "  All stacks of a selection. Weights are nanoseconds, or calls for "
 			    "syscalls;\n"
 			    "  folded text of on-cpu counts samples.\n",
-			    true, false, true, "" },
+			    true, false, true,
+			    "  --wakers          off-cpu: waits whose end was seen, and above "
+			    "each the stack of\n"
+			    "                    who ended it, upside down\n" },
 	[COMMAND_LOCKS] = { "locks [--kernel] [-n N] [SELECTION] [--format text|json]\n"
 			    "  Locks in user space, those with the longest waits first: who waits, "
 			    "who "

@@ -280,6 +280,12 @@ static int set_kernel(struct options *o, const char *v, struct strbuf *error)
 	return 0;
 }
 
+static int set_wakers(struct options *o, const char *v, struct strbuf *error)
+{
+	o->wakers = true;
+	return 0;
+}
+
 static int set_help(struct options *o, const char *v, struct strbuf *error)
 {
 	o->help = true;
@@ -321,6 +327,7 @@ static const struct option_row {
 	{ "by", 0, false, IN(SYSCALLS), set_calls_by },
 	{ "idle", 0, true, IN(OFFCPU), set_idle },
 	{ "kernel", 0, true, IN(LOCKS), set_kernel },
+	{ "wakers", 0, true, IN(FLAME), set_wakers },
 	{ "rows", 'n', false,
 	  IN(TOP) | IN(LOCKS) | IN(OFFCPU) | IN(SYSCALLS) | IN(COUNTERS) | IN(SERIES) | IN(LABELS) |
 		  IN(STACKS),
@@ -534,7 +541,7 @@ static void resolve_type(struct options *o)
 {
 	if (o->command == COMMAND_LOCKS)
 		o->type = PROFILE_FUTEX;
-	if (o->command == COMMAND_OFFCPU)
+	if (o->command == COMMAND_OFFCPU || (o->wakers && !o->type_given))
 		o->type = PROFILE_OFF_CPU;
 	if (o->command == COMMAND_SYSCALLS)
 		o->type = PROFILE_SYSCALLS;
@@ -663,6 +670,8 @@ void options_describe(const struct options *o, struct strbuf *out)
 		strbuf_puts(out, "--idle ");
 	if (o->kernel)
 		strbuf_puts(out, "--kernel ");
+	if (o->wakers)
+		strbuf_puts(out, "--wakers ");
 	if (top || o->by != SYSPROFD__V1__DIMENSION__DIMENSION_UNSPECIFIED)
 		strbuf_printf(out, "--by %s ", dimension_word(o->by));
 	if (o->command == COMMAND_SYSCALLS)

@@ -74,6 +74,7 @@ struct options {
 	enum export_format format;
 	bool format_given;
 	bool short_names;
+	bool wakers; /* --wakers: chains of who waits and who wakes */
 	bool idle; /* --idle: idle waits are shown as well */
 	bool kernel; /* --kernel: locks of the kernel */
 	const char *output;

@@ -51,6 +51,8 @@ static const struct setting settings[] = {
 	  "Sample what runs on each CPU." },
 	{ "collect", "off-cpu", KIND_BOOL, AT(off_cpu), "yes", NULL, NULL, NULL,
 	  "Measure what threads wait for." },
+	{ "collect", "off-cpu-wakers", KIND_SHARE, AT(off_cpu_wakers), "10%", "0.1%", "100%", NULL,
+	  "Share of the time in which it is seen who ends waits: random stretches of it, always, or off." },
 	{ "collect", "syscalls", KIND_BOOL, AT(syscalls), "yes", NULL, NULL, NULL,
 	  "Count system calls and their errors." },
 	{ "collect", "syscall-counts", KIND_CHOICE, AT(syscall_counts), "exact", NULL, NULL, counts,

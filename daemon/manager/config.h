@@ -17,7 +17,7 @@ struct config {
 	unsigned syscall_counts; /* 0: exact, 1: sampled */
 	double cpu_budget; /* share of all CPUs */
 	uint64_t syscall_stacks; /* one call in so many */
-	double syscall_details; /* share of the time */
+	double syscall_details, off_cpu_wakers; /* shares of the time */
 	uint64_t counter_reads;
 	double on_cpu_rate;
 	unsigned on_cpu_event; /* 0: cpu-clock, 1: cycles */

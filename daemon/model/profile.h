@@ -65,6 +65,7 @@ enum frame_kind {
 	FRAME_JIT = 3, /* until it is named, offset is the address */
 	FRAME_MARKER = 4, /* [truncated], [unknown], [other], ...: its name says why */
 };
+#define MARKER_WOKEN "[woken by]"
 
 enum frame_flags {
 	FRAME_NAMED = 1, /* name is the final word (it may be 0: no symbol covers the offset) */
@@ -269,7 +270,8 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  *                      from a part of the time                                    they are of
  *  OFF_WAKES           OFF_KEY(cause, ..)                series: of waits woken   us waited      longest us
  *                                                        the waker                so
- *                      the row's series waited, its stack is the waker's
+ *                      the row's series waited; its stack is where, MARKER_WOKEN, and that of the waker, each from
+ *                      its root. Waits that ended, whole, from falling asleep to the waking; weighted to stand for all
  *  CALL_LATENCY        CALL_KEY(abi, nr, bin of ns)      0          calls         us             longest us
  *  CALL_BYTES          CALL_KEY(abi, nr, bin of bytes)   0          calls         bytes          largest
  *                      of some calls, weighted to stand for all; bin b > 0: from 2^(b-1) to below 2^b

@@ -6,6 +6,7 @@
  *   scan    the buckets in the range, each once, and what the range covers
  *   merge   rows added up under a projection: only the ids that the question needs are kept apart
  *   scale   off-CPU: samples made to add up to the exact totals
+ *   chain   who waited and who woke it, in one stack
  *   fold    max_nodes
  *   group   rows -> named groups, for top, series and label values
  */
@@ -86,6 +87,9 @@ bool lens_lock_process(struct lens *l, uint32_t lock);
 const char *query_frame_name(const struct dict *d, uint32_t frame, char *buf, size_t size);
 /* Of the C library or the dynamic linker: what every program has between its own functions and the kernel. */
 bool query_in_c_library(const struct dict *d, const struct frame *f);
+
+/* Of a row that tells who ended a wait: the part of its stack where it was waited. */
+uint32_t query_waiting_stack(const struct dict *d, uint32_t stack);
 
 /* ---- merge ----------------------------------------------------------------------------------------- */
 

@@ -247,9 +247,9 @@ int merge_add(struct merge *m, const struct dict *d, const struct columns *c)
 		i.aux = valid_aux(m, d, i.key, c->aux[n]);
 		if (m->by_block && row_aspect(type, i.key) == CALL_COUNT)
 			i.aux = m->block;
-		/* The stack of such a row is that of whom aux names. */
+		/* The rest of such a row's stack is that of whom aux names. */
 		if (row_aux(type, i.key) == AUX_SERIES && c->aux[n] && !i.aux)
-			i.stack = 0;
+			i.stack = query_waiting_stack(d, i.stack);
 		if (!accepted(m, i))
 			continue;
 		i.series &= m->projection.series;

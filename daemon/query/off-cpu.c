@@ -277,13 +277,17 @@ static int list_wakes(const struct profile *p, const struct off_cpu_answer *a, s
 
 /*
  * What a person would call the place: the innermost function of the program itself, beyond the C library's wrapper and
- * the kernel; of a stack without any, its leaf.
+ * the kernel; of a stack without any, its leaf. The stack is the waker's part of one.
  */
 static uint32_t telling_frame(const struct dict *d, uint32_t stack)
 {
-	uint32_t leaf = stack ? d->stacks[stack].frame : 0, user = 0;
+	uint32_t wait = query_waiting_stack(d, stack), user = 0, leaf;
 
-	for (uint32_t i = stack; i; i = d->stacks[i].parent < i ? d->stacks[i].parent : 0) {
+	/* Nothing but the wait is known. */
+	if (stack == 0 || wait == 0 || wait == stack)
+		return 0;
+	leaf = d->stacks[stack].frame;
+	for (uint32_t i = stack; i > wait; i = d->stacks[i].parent < i ? d->stacks[i].parent : 0) {
 		const struct frame *f = &d->frames[d->stacks[i].frame];
 
 		if (f->kind == FRAME_KERNEL || f->kind == FRAME_MARKER)

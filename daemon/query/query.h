@@ -54,7 +54,7 @@ struct visibility {
 struct selection {
 	enum profile_type type;
 	uint64_t from_wall_ns, until_wall_ns;
-	/* Rows of which aspects, a bit for each; 0: those of aspect 0. Filters on stacks are about the row's own, but for OFF_WAKES. */
+	/* Rows of which aspects, a bit for each; 0: those of aspect 0. Filters on stacks are about the row's own; of OFF_WAKES, where it waited. */
 	unsigned aspects;
 	bool filters_choose; /* filters, but for those on locks, are about rows of aspect 0 alone */
 	struct filter *filters;
@@ -110,6 +110,13 @@ int dimension_resolve(enum profile_type type, enum dimension by, enum dimension 
  */
 int query_merge(const struct query_source *src, const struct selection *sel, uint32_t max_nodes,
 		struct profile **ret);
+
+/*
+ * Off-CPU: the waits whose waker was seen, as chains. On the stack of the wait lies the frame "woken by COMM", and on
+ * that the waker's stack upside down: what it called last is next to the wait. Weights are estimates.
+ */
+int query_chains(const struct query_source *src, const struct selection *sel, uint32_t max_nodes,
+		 struct profile **ret);
 
 struct top_row {
 	char *name, *binary; /* owned */

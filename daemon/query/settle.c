@@ -74,19 +74,27 @@ static int append(struct columns *to, const struct columns *from)
 	return r;
 }
 
-/*
- * Off-CPU rows of other aspects than the waits themselves, which are scaled without them. Their stacks are not those
- * that were asked for.
- */
+/* What was asked for is the wait, whoever ended it. */
+static bool wait_is_wanted(struct merge *m, uint32_t key, uint32_t stack)
+{
+	const struct matcher *x = &m->matcher;
+	struct lens *l = &m->answer_lens;
+
+	if (x->checks_stack && !lens_stack(l, query_waiting_stack(m->p->dict, stack)))
+		return false;
+	return !x->checks_state || lens_state(l, key);
+}
+
+/* Off-CPU rows of other aspects than the waits themselves, which are scaled without them. */
 static int take_aside(struct merge *m, struct columns *ret)
 {
 	struct columns *c = &m->p->columns, waits = {};
-	int r = 0;
+	int r = lens_use(&m->answer_lens, m->p->dict);
 
 	for (size_t i = 0; r == 0 && i < c->n; i++) {
 		if (row_aspect(PROFILE_OFF_CPU, c->key[i]) == OFF_WAITS)
 			r = append_row(&waits, c, i);
-		else
+		else if (wait_is_wanted(m, c->key[i], c->stack[i]))
 			r = append_row(ret, c, i);
 	}
 	columns_done(c);

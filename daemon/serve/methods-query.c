@@ -35,8 +35,10 @@ int method_merge(struct call *c, struct worker *w)
 	r = check_limit(c, m->max_nodes, MERGE_NODES, MERGE_NODES_MAX, "max_nodes", &max_nodes);
 	if (r >= 0)
 		r = question_begin(c, w, m->selection, &sel, &src);
+	if (r >= 0 && m->wakers && sel.type != PROFILE_OFF_CPU)
+		r = rpc_fail(&c->error, RPC_INVALID_ARGUMENT, "wakers: of off-CPU alone");
 	if (r >= 0)
-		r = query_merge(&src.query, &sel, max_nodes, &p);
+		r = (m->wakers ? query_chains : query_merge)(&src.query, &sel, max_nodes, &p);
 	if (r >= 0)
 		r = wire_profile_pack(p, &packed);
 	if (r < 0)

@@ -73,7 +73,7 @@ int calls_add(struct window *w, struct slice *s)
 	return first;
 }
 
-static double weight(const struct call_spans *s)
+double spans_weight(const struct call_spans *s)
 {
 	double average = s->share > 0 ? 1 / s->share : 1;
 
@@ -91,7 +91,7 @@ void calls_scale(struct bucket *b, const struct call_spans *spans)
 {
 	struct columns *c = &b->columns[PROFILE_SYSCALLS];
 	struct accounting *a = &b->meta.source[PROFILE_SYSCALLS];
-	double by = weight(spans), counts = 1;
+	double by = spans_weight(spans), counts = 1;
 
 	if (spans->sampled) {
 		a->sampled = true;

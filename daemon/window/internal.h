@@ -42,7 +42,7 @@ struct window {
 
 	struct bucket *bucket; /* columns hold nanoseconds until it closes */
 	struct source_ns ns[SOURCE_N];
-	struct call_spans spans;
+	struct call_spans spans, wakes; /* in which calls are looked at, and who ends waits */
 	uint64_t *binary_keys; /* by binary id */
 	size_t n_keys, cap_keys;
 	struct memo binaries; /* registry key -> binary id, lives as long as the bucket */
@@ -51,6 +51,8 @@ struct window {
 
 	/* of the slice being added */
 	struct memo series, stacks;
+	struct memo
+		waits; /* stack id, thread and state -> the key of the wait; where wakers are told */
 	struct memo records; /* stack id -> index in the slice's stacks */
 	uint32_t *ends; /* by that index: the quality's row of the binary in which the walk ended */
 	size_t cap_ends;
@@ -68,6 +70,8 @@ struct wait_place resolve_wait(struct window *w, const struct slice *s,
 			       const struct slice_stack *st, uint32_t task_state);
 /* Waits for a lock of the kernel: the innermost frames of its own part. */
 int64_t resolve_kernel_stack(struct window *w, const struct kernel_lock *k);
+/* Of a thread's stack in an interrupt: whether that is the thread's own work, as far as names tell. */
+bool resolve_own_work(struct window *w, const struct slice *s, const struct slice_stack *st);
 int64_t resolve_lock(struct window *w, uint32_t tgid, uint64_t start, uint64_t address,
 		     bool shared);
 
@@ -94,6 +98,9 @@ void window_add_row(struct adding *a, enum source source, const struct row *row)
 /* Of a row of n events: it was stored in the kernel's map, and is not in the bucket. */
 void window_drop_row(struct adding *a, enum source source, uint64_t n, uint64_t ns, int error);
 
+/* The key of a row of waits: of blocked ones, what they wait for. */
+uint32_t window_wait_key(struct adding *a, const struct slice_off_cpu *c);
+
 /* locks.c: waits for locks in user space, and what explains them. */
 void locks_add(struct adding *a);
 
@@ -107,3 +114,9 @@ void hardware_add(struct adding *a);
 int calls_add(struct window *w, struct slice *s);
 void callers_add(struct adding *a); /* stacks of calls */
 void calls_scale(struct bucket *b, const struct call_spans *spans);
+/* By how much what was seen in spans is to be multiplied to stand for all. */
+double spans_weight(const struct call_spans *s);
+
+/* wakers.c: who ended waits; after the waits of the slice. Scaled when the bucket closes. */
+void wakers_add(struct adding *a);
+void wakers_scale(struct bucket *b, const struct call_spans *spans);

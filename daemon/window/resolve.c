@@ -177,7 +177,8 @@ static int64_t kernel_frame(struct window *w, uint64_t address)
 
 /*
  * How many leading kernel frames of a waiting thread are the switch itself: everything up to __schedule. Its
- * caller (schedule, preempt_schedule_irq, ...) is the first frame that says something.
+ * caller (schedule, preempt_schedule_irq, ...) is the first frame that says something. And of a thread that wakes
+ * one, everything before try_to_wake_up.
  */
 static size_t schedule_depth(struct window *w, const uint64_t *ips, size_t n)
 {
@@ -185,6 +186,10 @@ static size_t schedule_depth(struct window *w, const uint64_t *ips, size_t n)
 
 	if (!w->kallsyms)
 		return 0;
+	for (size_t i = 0; i < MIN(n, (size_t)8); i++)
+		if (kallsyms_find(w->kallsyms, ips[i] - (i > 0), &sym) &&
+		    streq(sym.name, "try_to_wake_up"))
+			return i;
 	for (size_t i = MIN(n, (size_t)16); i > 0; i--)
 		if (kallsyms_find(w->kallsyms, ips[i - 1] - 1, &sym) &&
 		    streq(sym.name, "__schedule"))
@@ -362,6 +367,22 @@ struct wait_place resolve_wait(struct window *w, const struct slice *s,
 		if (w->kallsyms && kallsyms_find(w->kallsyms, ips[i] - (i > 0), &sym))
 			functions[n++] = sym.name;
 	return wait_classify(functions, n, st->call, task_state);
+}
+
+bool resolve_own_work(struct window *w, const struct slice *s, const struct slice_stack *st)
+{
+	const uint64_t *ips = s->ips + st->first_ip;
+	struct kernel_symbol sym;
+
+	for (size_t i = 0; i < st->nr_kernel; i++) {
+		if (!w->kallsyms || !kallsyms_find(w->kallsyms, ips[i] - (i > 0), &sym))
+			continue;
+		if (streq(sym.name, "__local_bh_enable_ip") || strstr(sym.name, "page_fault"))
+			return true;
+		if (strstr(sym.name, "interrupt") || strstr(sym.name, "irq_exit"))
+			return false;
+	}
+	return false;
 }
 
 /* ---- locks ----------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ static void drop_open(struct window *w)
 	w->binary_keys = NULL;
 	w->n_keys = w->cap_keys = 0;
 	memset(w->ns, 0, sizeof(w->ns));
-	w->spans = (struct call_spans){};
+	w->spans = w->wakes = (struct call_spans){};
 	memo_clear(&w->binaries);
 	memo_clear(&w->locks);
 }
@@ -71,6 +71,7 @@ struct window *window_free(struct window *w)
 	memo_done(&w->binaries);
 	memo_done(&w->series);
 	memo_done(&w->stacks);
+	memo_done(&w->waits);
 	memo_done(&w->records);
 	memo_done(&w->locks);
 	free(w->ends);
@@ -94,6 +95,7 @@ static void begin_slice(struct adding *a)
 
 	memo_clear(&w->series);
 	memo_clear(&w->stacks);
+	memo_clear(&w->waits);
 	memo_clear(&w->records);
 	if (w->options.quality)
 		quality_trim(w->options.quality);
@@ -208,15 +210,15 @@ static void add_on_cpu(struct adding *a)
 	}
 }
 
-/* What a blocked thread waited for, as bits of its key. */
-static uint32_t wait_key(struct adding *a, const struct slice_off_cpu *c)
+uint32_t window_wait_key(struct adding *a, const struct slice_off_cpu *c)
 {
 	struct window *w = a->w;
 	uint32_t *record = c->key.stack ? memo_find(&w->records, c->key.stack, 0) : NULL;
+	uint32_t key = OFF_KEY(c->key.cause, c->key.task_state & 0xffff, 0);
 	struct wait_place place;
 
 	if (c->key.cause != OFF_BLOCKED)
-		return 0;
+		return key;
 	if (!record || *record >= w->cap_places) {
 		place = wait_classify(NULL, 0, CALL_NONE, c->key.task_state);
 	} else {
@@ -225,22 +227,33 @@ static uint32_t wait_key(struct adding *a, const struct slice_off_cpu *c)
 							  c->key.task_state);
 		place = w->places[*record];
 	}
-	return OFF_WAIT_KEY(place.kind, wait_is_idle(place, c->value.ns, c->value.events_q8));
+	return key | OFF_WAIT_KEY(place.kind, wait_is_idle(place, c->value.ns, c->value.events_q8));
+}
+
+/* Those who end the wait are told under the same key. Without memory they are told under one of their own. */
+static void remember_wait(struct adding *a, const struct slice_off_cpu *c, uint32_t key)
+{
+	uint64_t who = (uint64_t)c->key.tid << 32 | c->key.task_state;
+
+	if (a->s->n_wakes && c->key.cause == OFF_BLOCKED &&
+	    !memo_find(&a->w->waits, c->key.stack, who))
+		(void)memo_add(&a->w->waits, c->key.stack, who, key);
 }
 
 static void add_off_cpu(struct adding *a)
 {
 	for (size_t i = 0; i < a->s->n_off_cpu; i++) {
 		const struct slice_off_cpu *c = &a->s->off_cpu[i];
+		uint32_t key = window_wait_key(a, c);
 
+		remember_wait(a, c, key);
 		window_add_row(a, SOURCE_OFF_CPU,
 			       &(struct row){
 				       .stack = c->key.stack,
 				       .tgid = c->key.tgid,
 				       .tid = c->key.tid,
 				       .start = c->key.start,
-				       .key = OFF_KEY(c->key.cause, c->key.task_state & 0xffff, 0) |
-					      wait_key(a, c),
+				       .key = key,
 				       .samples = c->value.samples,
 				       .count = (c->value.events_q8 + 128) / 256,
 				       .value = c->value.ns,
@@ -401,6 +414,7 @@ int window_add(struct window *w, struct slice *s, const struct bucket_meta *begi
 	locks_add(&a);
 	kernel_locks_add(&a);
 	add_off_cpu(&a);
+	wakers_add(&a);
 	add_threads(&a);
 	callers_add(&a);
 	hardware_add(&a);
@@ -426,6 +440,7 @@ static void settle(const struct window *w, struct bucket *b)
 	const struct source_ns *ns = w->ns;
 
 	calls_scale(b, &w->spans);
+	wakers_scale(b, &w->wakes);
 	for (size_t t = 0; t < PROFILE_TYPE_N; t++) {
 		struct columns *c = &b->columns[t];
 

@@ -91,6 +91,8 @@ struct tally {
 	uint64_t odd[ODD_N],
 		odd_others; /* with the outcome that they must have; of the process's other calls */
 	uint64_t off_ns, sleeper_samples;
+	uint64_t timer_wakes, odd_wakes; /* of the sleeper; by whomever the timer interrupted */
+	uint64_t lock_wakes; /* of the locker's threads, by another one */
 	uint64_t lock_waits, lock_stacks;
 	struct {
 		uint64_t pipe_n, pipe_ns, file_n, file_ns; /* of the holder's process */
@@ -418,6 +420,15 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 	for (size_t i = 0; i < s->n_off_cpu; i++)
 		if (s->off_cpu[i].key.tgid == (uint32_t)w->sleeper.pid)
 			t->sleeper_samples += s->off_cpu[i].value.samples;
+	for (size_t i = 0; i < s->n_wakes; i++) {
+		const struct wake_key *k = &s->wakes[i].key;
+		uint64_t n = s->wakes[i].value.waits;
+
+		if (k->tgid == (uint32_t)w->sleeper.pid)
+			*(k->flags & WAKER_INTERRUPT ? &t->timer_wakes : &t->odd_wakes) += n;
+		if (k->tgid == (uint32_t)w->locker.pid && k->by_tgid == k->tgid)
+			t->lock_wakes += n;
+	}
 	for (size_t i = 0; i < s->n_futex; i++)
 		if (s->futex[i].key.tgid == (uint32_t)w->locker.pid &&
 		    s->futex[i].key.address == (uint64_t)(uintptr_t)&w->truth->lock &&
@@ -618,6 +629,8 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 		    "off-cpu", "%s off=%lums of %lums samples=%lu%s", s[SOURCE_OFF_CPU].hook,
 		    (unsigned long)(t->off_ns / NSEC_PER_MSEC),
 		    (unsigned long)(off / NSEC_PER_MSEC), t->sleeper_samples, lost);
+		say(t->timer_wakes && t->timer_wakes >= t->odd_wakes * 8 && t->lock_wakes, "wakers",
+		    "timer=%lu odd=%lu lock=%lu", t->timer_wakes, t->odd_wakes, t->lock_wakes);
 	}
 	judge_hardware(t, c);
 	if (s[SOURCE_SYSCALLS].running) {
@@ -732,6 +745,7 @@ static struct collect_options options(void)
 		.counter_reads = 1000,
 		.syscall_stacks = 100,
 		.kernel_locks = true,
+		.off_cpu_wakers = 1,
 		.places = kernel_places(),
 	};
 }

@@ -62,6 +62,8 @@ static void test_defaults(void **state)
 	assert_described("counters", "--since -5min --until now");
 	assert_described("top --type counters --by process --sort total",
 			 "--since -5min --until now");
+	assert_described("flame -o a.svg --wakers",
+			 "--type off-cpu --wakers --since -5min --until now");
 }
 
 static void test_dimension_names_its_type(void **state)

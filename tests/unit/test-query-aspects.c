@@ -34,7 +34,8 @@ static void fill(struct bucket *b, unsigned i)
 	on_cpu(b, (struct who){ .comm = name, .pid = 100 + i }, name, 1, 1);
 	off_total(b, waiter, OFF_BLOCKED, 2, 1000);
 	off_sample(b, waiter, "main;wait", OFF_BLOCKED, 1, 1, 3);
-	add_row(b, PROFILE_OFF_CPU, series_id(d, waiter), stack_id(d, "main;post"),
+	add_row(b, PROFILE_OFF_CPU, series_id(d, waiter),
+		stack_id(d, "main;wait;[woken by];main;post"),
 		OFF_KEY(OFF_BLOCKED, 1, 0) | OFF_ASPECT(OFF_WAKES), series_id(d, waker), 1, 40, 40);
 	calls(b, waiter, NATIVE(NR_READ, 0), 5);
 	add_row(b, PROFILE_SYSCALLS, series_id(d, waiter), 0,
@@ -164,11 +165,13 @@ static void test_hidden_waker(void **state)
 {
 	struct selection s = all_of(PROFILE_OFF_CPU, 1U << OFF_WAKES);
 	_cleanup_(profile_free_p) struct profile *p = NULL;
+	_cleanup_(strbuf_done) struct strbuf stack = {};
 
 	s.visibility = (struct visibility){ .uid = 1 };
 	p = ask(*state, &s);
 	assert_int_equal(p->columns.aux[only_row(p, OFF_WAKES)], 0);
-	assert_int_equal(p->columns.stack[only_row(p, OFF_WAKES)], 0);
+	stack_text(p->dict, p->columns.stack[only_row(p, OFF_WAKES)], &stack);
+	assert_string_equal(stack.data, "main;wait");
 	for (size_t i = 1; i < p->dict->n_series; i++)
 		assert_string_not_equal(comm_of(p, (uint32_t)i), "waker");
 }
@@ -180,10 +183,15 @@ static void test_filtered_wakes(void **state)
 	_cleanup_(profile_free_p) struct profile *p = NULL;
 
 	where(&s, FILTER_LOCK, "x", true);
-	/* Their stacks are the wakers'. */
+	/* They choose by where it was waited. */
 	where(&s, FILTER_FUNCTION, "wait", false);
 	p = ask(*state, &s);
 	assert_int_equal(p->columns.count[only_row(p, OFF_WAKES)], BUCKETS);
+	profile_free(p);
+	where(&s, FILTER_FUNCTION, "post", false);
+	where(&s, FILTER_FUNCTION, "wait", true);
+	p = ask(*state, &s);
+	assert_int_equal(p->columns.n, 0);
 	for (size_t i = 0; i < s.n_filters; i++)
 		free(s.filters[i].glob);
 	free(s.filters);

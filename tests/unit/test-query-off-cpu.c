@@ -283,9 +283,9 @@ static struct bucket *waits_host(void)
 	wait_sample(b, app, "main;poll", WAIT_POLL, true, 2, 400);
 	off_total(b, app, OFF_RUN_QUEUE, 30, 100);
 	off_total(b, db, OFF_PREEMPTED, 3, 50);
-	wake(b, app, db, "query;write", WAIT_PIPE, 3, 600);
-	wake(b, app, db, "query;close", WAIT_PIPE, 1, 100);
-	wake(b, app, app, "main;kill", WAIT_PIPE, 1, 100);
+	wake(b, app, db, "main;read;[woken by];query;write", WAIT_PIPE, 3, 600);
+	wake(b, app, db, "main;read;[woken by];query;close", WAIT_PIPE, 1, 100);
+	wake(b, app, app, "main;read;[woken by];main;kill", WAIT_PIPE, 1, 100);
 	return b;
 }
 
