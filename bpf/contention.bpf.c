@@ -203,8 +203,10 @@ static __always_inline bool kernel_lock_fill(struct kernel_lock *to, const struc
 {
 	bool mine;
 
-	__sync_fetch_and_add(&to->claims, 1);
-	mine = *(volatile u32 *)&to->claims == 1 && !*(volatile u64 *)&to->id;
+	/* Atomics that return a value are ordered: who gets it sees what the one before wrote. */
+	if (__sync_val_compare_and_swap(&to->claims, 0, 1))
+		return false;
+	mine = !*(volatile u64 *)&to->id;
 	if (mine) {
 		to->start = k->start;
 		to->tgid = k->tgid;
@@ -216,7 +218,7 @@ static __always_inline bool kernel_lock_fill(struct kernel_lock *to, const struc
 		to->check = k->check;
 		*(volatile u64 *)&to->id = k->id;
 	}
-	__sync_fetch_and_add(&to->claims, -1);
+	(void)__sync_val_compare_and_swap(&to->claims, 1, 0);
 	return mine;
 }
 

@@ -143,6 +143,11 @@ static __always_inline struct lock_slot *lock_enter(struct task_state *t, u32 w,
 	if (!s)
 		return NULL;
 	__sync_fetch_and_add(&s->waiters, 1);
+	/* It may have become another lock's before somebody was counted in it. */
+	if (!slot_is_of(s, tgid, start, address)) {
+		lock_leave(t);
+		return NULL;
+	}
 	n = *(volatile u32 *)&s->waiters;
 	v = &s->window[w & 1];
 	if (v->most < n)

@@ -6,7 +6,8 @@
  * begins with. The rest that a walk goes by are words of the stack, return addresses and saved frame pointers: it keeps
  * their places (walk.trace). When all of them hold what they held, a walk would read the same at each step and end in
  * the same stack: that is proven, not guessed. A walk that went by more than that is not reused: through the frame of a
- * signal, by other registers, over frames of more than 2 KiB, by more than TRACE_WORDS words.
+ * signal, by other registers, by what run-time code does next, by memory that could not be read, over frames of more
+ * than 2 KiB, by more than TRACE_WORDS words.
  *
  * The table is direct-mapped, two places to an entry, which also serve two ways to the same wait. It is written without
  * locks: the hash of the words covers their places, and the sum covers the rest, so that an entry that two writers mixed

@@ -341,6 +341,18 @@ static __always_inline int walk_arrive(struct scratch *s, u64 ip, u64 sp, u64 fp
 	return 0;
 }
 
+/* Two words of a 32-bit process. */
+static __always_inline int walk_read_pair(u64 ret[2], u64 from)
+{
+	u32 pair[2];
+
+	if (walk_read(pair, sizeof(pair), from))
+		return -1;
+	ret[0] = pair[0];
+	ret[1] = pair[1];
+	return 0;
+}
+
 /* By the frame pointer, in code without a row. `otherwise` tells why there was none. */
 static __always_inline int walk_frame_pointer(struct scratch *s, u8 otherwise, bool leaf)
 {
@@ -358,16 +370,9 @@ static __always_inline int walk_frame_pointer(struct scratch *s, u8 otherwise, b
 	}
 	if (fp & (word - 1) || fp < s->walk.sp)
 		return 1;
-	if (word == 8) {
-		if (walk_read(frame, sizeof(frame), fp))
-			return 1;
-	} else {
-		u32 frame32[2];
-
-		if (walk_read(frame32, sizeof(frame32), fp))
-			return 1;
-		frame[0] = frame32[0];
-		frame[1] = frame32[1];
+	if (word == 8 ? walk_read(frame, sizeof(frame), fp) : walk_read_pair(frame, fp)) {
+		walk_untraced(s);
+		return 1;
 	}
 	walk_trace(s, fp);
 	walk_trace(s, fp + word);
@@ -680,16 +685,13 @@ WALK_FN int walk_trampoline(u32 slot)
 	struct scratch *s = scratch_at(slot);
 	u64 code = 0, frame, ip;
 
-	if (!s)
-		return -1;
-	/* Code may change. */
-	walk_untraced(s);
-	if (s->walk.exact || walk_read(&code, FRAME_DROP_BYTES, s->walk.ip) ||
+	if (!s || s->walk.exact || walk_read(&code, FRAME_DROP_BYTES, s->walk.ip) ||
 	    (code & FRAME_DROP_MASK) != FRAME_DROP)
 		return -1;
 	frame = FRAME_DROP_SIZE(code);
 	if (frame & 7 || walk_read(&ip, sizeof(ip), s->walk.sp + frame))
 		return -1;
+	walk_untraced(s);
 	return walk_arrive(s, ip, s->walk.sp + frame + 8, s->walk.fp);
 }
 #endif
