@@ -230,6 +230,7 @@ void span_program_stop(struct span_program *p); /* detaches it */
 bool wakers_wanted(const struct collector *c);
 int wakers_configure(struct collector *c);
 int wakers_attach(struct collector *c);
+void wakers_name(struct collector *c); /* behind the source's own hook */
 int wakers_poll(struct collector *c, uint64_t mono_ns);
 uint64_t wakers_wake_ns(const struct collector *c);
 int wakers_drain(struct collector *c, unsigned set, struct slice *s);

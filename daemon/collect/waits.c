@@ -752,6 +752,7 @@ static int waits_attach(struct collector *c)
 	if (r < 0)
 		return r;
 	snprintf(state->hook, sizeof(state->hook), "%s", hook_name(hook));
+	wakers_name(c);
 	state->threshold_ns = w->threshold_ns;
 	return 0;
 }

@@ -54,6 +54,15 @@ int wakers_attach(struct collector *c)
 	return span_program_start(c, p, c->o.off_cpu_wakers);
 }
 
+void wakers_name(struct collector *c)
+{
+	char *hook = c->sources[SOURCE_OFF_CPU].state.hook;
+	size_t n = strlen(hook), size = sizeof(c->sources[SOURCE_OFF_CPU].state.hook);
+
+	if (c->wakers)
+		snprintf(hook + n, size - n, ", sched_waking %g%%", c->wakers->spans.share * 100);
+}
+
 int wakers_poll(struct collector *c, uint64_t mono_ns)
 {
 	return c->wakers ? span_program_poll(c, c->wakers, mono_ns) : 0;
