@@ -6,7 +6,7 @@
  *
  * N is caller_period, and doubles with each sixteenth of the second's ration of walks that was spent: a burst of calls is
  * followed to its end instead of using the ration up. It depends on what was drawn before, never on the call at hand,
- * and the next second begins some doublings lower.
+ * and the next second begins some doublings lower. It never rises beyond what the fastest loop of calls would need.
  */
 #pragma once
 
@@ -14,7 +14,8 @@ const volatile u32 caller_period = 0; /* 0: no stacks */
 
 #define CALLER_STEPS 16
 #define CALLER_STEPS_BACK 4
-#define CALLER_PERIOD_MAX (1U << 30)
+#define CALLS_MOST \
+	(1U << 24) /* that a CPU can make in a second: N need not rise beyond what they ask for */
 
 struct caller_draw {
 	u32 left; /* calls up to the next one that is taken; 0: not drawn yet */
@@ -35,7 +36,7 @@ struct {
 static __always_inline void caller_draw_next(struct caller_draw *d)
 {
 	u32 second = bpf_ktime_get_ns() >> 30;
-	u64 period;
+	u64 period, most = CALLS_MOST / (walks_per_second | 1);
 
 	if (d->second != second) {
 		d->second = second;
@@ -47,8 +48,10 @@ static __always_inline void caller_draw_next(struct caller_draw *d)
 	if (d->shift > 30)
 		d->shift = 30;
 	period = (u64)caller_period << (d->shift & 31);
-	if (period > CALLER_PERIOD_MAX)
-		period = CALLER_PERIOD_MAX;
+	if (most < caller_period)
+		most = caller_period;
+	if (period > most)
+		period = most;
 	d->weight = period;
 	d->left = 1 + bpf_get_prandom_u32() % (u32)(2 * period - 1);
 }

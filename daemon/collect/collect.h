@@ -198,6 +198,7 @@ struct slice {
 	struct kernel_lock *kernel_locks; /* several may have the same key */
 	size_t n_kernel_locks, cap_kernel_locks;
 	uint64_t kernel_locks_lost; /* waits */
+	uint64_t hardware_lost; /* spans in which counters were read */
 	struct slice_thread *threads;
 	size_t n_threads, cap_threads;
 	struct slice_hardware *hardware;

@@ -20,6 +20,7 @@
 
 struct counts {
 	struct rounds rounds;
+	bool timed; /* the latest span also had latency and sizes */
 };
 
 /* When that was. */
@@ -36,10 +37,14 @@ static int begin_span(struct collector *c)
 	struct rounds *rounds = &c->counts->rounds;
 	int r = hooks_attach_sys_exit(c);
 
-	if (r < 0)
+	if (r < 0) {
+		rounds_skip(rounds);
 		return r;
+	}
 	rounds_open(rounds, set_counting(c, true));
-	return details_begin(c, &rounds->pieces[rounds->next]);
+	r = details_begin(c, &rounds->pieces[rounds->next]);
+	c->counts->timed = c->skel->rodata->details_enabled && r == 0;
+	return r;
 }
 
 static void end_span(struct collector *c)
@@ -80,7 +85,7 @@ void counts_drain(struct collector *c, struct slice *s)
 {
 	s->calls_sampled = true;
 	s->counted_ns = rounds_take(&c->counts->rounds, s->mono_start_ns, s->mono_end_ns);
-	s->span_ns = c->skel->rodata->details_enabled ? s->counted_ns : 0;
+	s->span_ns = c->counts->timed ? s->counted_ns : 0;
 	s->span_share = COUNTED_SHARE;
 }
 

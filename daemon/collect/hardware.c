@@ -333,10 +333,9 @@ static int drain_one(void *ctx, const void *key, const void *value)
 	return 0;
 }
 
-/* Spans are no events: one that is lost counts as one that was seen and lost. */
+/* Spans are no samples, and in no account. */
 static void book_refused(struct collector *c, struct slice *s)
 {
-	struct account *a = &s->source[SOURCE_ON_CPU].sum;
 	struct hardware *h = c->hardware;
 	uint64_t refused = 0;
 
@@ -344,8 +343,7 @@ static void book_refused(struct collector *c, struct slice *s)
 		return;
 	for (unsigned i = 0; i < c->cpus_possible; i++)
 		refused += h->cpus[i].refused;
-	a->seen += refused - h->refused;
-	a->lost[LOSS_COUNT_FULL] += refused - h->refused;
+	s->hardware_lost += refused - h->refused;
 	h->refused = refused;
 }
 

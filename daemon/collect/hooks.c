@@ -260,15 +260,20 @@ static int attach_sys_exit(struct collector *c)
 	struct bpf_link **link, **classic_link;
 	struct bpf_program *p = sys_exit_program(c, false, &link),
 			   *classic = sys_exit_program(c, true, &classic_link);
+	int r;
 
 	if (*link || *classic_link)
 		return 0;
-	if (c->hooks.classic) {
-		if (attach_once(classic, classic_link) == 0)
-			return 0;
+	if (hooks_sys_exit_is_classic(c)) {
+		r = attach_once(classic, classic_link);
+		if (r == 0 || c->hooks.sys_exit_chosen)
+			goto out;
 		c->hooks.no_tracefs = true;
 	}
-	return attach_once(p, link);
+	r = attach_once(p, link);
+out:
+	c->hooks.sys_exit_chosen |= r == 0;
+	return r;
 }
 
 static bool sys_exit_is_attached(const struct collector *c)

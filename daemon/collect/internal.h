@@ -83,6 +83,7 @@ struct hooks {
 	bool sched_exit; /* there is sched_exit_tp */
 	bool classic; /* count calls at the classic tracepoint */
 	bool no_tracefs; /* which could not be attached */
+	bool sys_exit_chosen; /* it was attached once: which form, stays */
 	bool task_from_pid,
 		task_from_vpid; /* a program can find a thread by its number (6.2; 6.14) */
 	bool contention; /* the kernel tells waits for its own locks (5.19) */

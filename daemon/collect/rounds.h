@@ -25,6 +25,7 @@ bool rounds_due(const struct rounds *r, uint64_t now); /* a piece is to be opene
 bool rounds_ended(const struct rounds *r, uint64_t now); /* the open one is to be closed */
 void rounds_open(struct rounds *r, uint64_t now);
 void rounds_close(struct rounds *r, uint64_t now);
+void rounds_skip(struct rounds *r); /* the one that is due cannot be opened */
 /* When something is to be done; UINT64_MAX: not before the next round. */
 uint64_t rounds_next_ns(const struct rounds *r);
 /* Time in [from, until) that was covered. Stretches are asked for once each, in order. */

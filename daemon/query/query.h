@@ -134,6 +134,7 @@ struct top {
 	struct top_row *rows;
 	size_t n_rows;
 	uint64_t rows_omitted;
+	bool has_intervals; /* row.within */
 };
 int query_top(const struct query_source *src, const struct selection *sel, enum dimension by,
 	      bool by_total, uint32_t limit, struct top **ret);

@@ -230,6 +230,7 @@ static int fill_intervals(const struct merge *m, struct grouping *gr, const stru
 			return r;
 		block_sums_add(&sums[g], columns->aux[i], (double)columns->count[i]);
 	}
+	t->has_intervals = true;
 	for (size_t i = 0; i < t->n_rows; i++)
 		t->rows[i].within = estimate_interval(&m->blocks, &sums[c->c[i].g - gr->groups.g]);
 	return 0;

@@ -104,7 +104,7 @@ static int reply_top(struct call *c, const struct top *top, uint32_t offset)
 		return r;
 	for (size_t i = 0; i < n; i++)
 		fill_top_row(rows[i], &top->rows[offset + i]);
-	if (top->coverage->accounting.sampled)
+	if (top->coverage->accounting.sampled && top->has_intervals)
 		r = add_intervals(top, offset, rows, n, &intervals);
 	if (r < 0)
 		return r;

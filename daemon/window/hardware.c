@@ -24,16 +24,14 @@ static int add_process(struct adding *a, const struct slice_hardware *p)
 	return r;
 }
 
-/* As totals of threads are no events, so are these: see add_threads(). */
 void hardware_add(struct adding *a)
 {
+	a->w->stats.hardware_lost += a->s->hardware_lost;
 	for (size_t i = 0; i < a->s->n_hardware; i++) {
 		int r = add_process(a, &a->s->hardware[i]);
 
-		if (r == 0)
-			continue;
-		a->s->source[SOURCE_ON_CPU].sum.seen++;
-		window_drop_row(a, SOURCE_ON_CPU, 0, 0, r);
-		a->s->source[SOURCE_ON_CPU].sum.lost[LOSS_OTHER]++;
+		a->w->stats.hardware_lost += r != 0;
+		if (r < 0 && a->error == 0)
+			a->error = r;
 	}
 }

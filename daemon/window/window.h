@@ -55,5 +55,6 @@ struct window_stats {
 	uint64_t folded_locks; /* rows of locks beyond that limit */
 	uint64_t lock_slots_short, lock_samples_lost; /* not counted in the kernel */
 	uint64_t kernel_locks_lost; /* waits */
+	uint64_t hardware_lost; /* spans in which counters were read; processes without room */
 };
 void window_stats(const struct window *w, struct window_stats *ret);
