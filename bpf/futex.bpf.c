@@ -304,22 +304,53 @@ static __always_inline void holder_lets_go(u32 w, struct task_struct *task, stru
 	lock_count(w, key, 1, blocked);
 }
 
-/* The lock for which the thread is marked as its holder, if it is the one that it wakes somebody of now. */
-static __always_inline struct lock_slot *held_lock(const struct held *h, const struct wake *k,
-						   const struct caller *who)
+/* Whether the mark is of the lock that the thread wakes somebody of now. */
+static __always_inline bool held_lock(const struct held *h, const struct wake *k,
+				      const struct caller *who)
 {
 	u32 slot = h->mark & ((1U << HELD_SLOT_BITS) - 1);
 	struct lock_slot *s = slot ? lock_slot_at(slot - 1) : NULL;
 
 	if (!s || held_mark(s, slot) != h->mark)
-		return NULL;
+		return false;
 	if (s->address == k->address && s->tgid == who->tgid)
-		return s;
+		return true;
 	/* Each process may have it elsewhere, but not elsewhere in its page. */
-	if (s->tgid != who->tgid && s->flags & k->flags & FUTEX_SHARED &&
-	    !((s->address ^ k->address) & 0xfff))
-		return s;
-	return NULL;
+	return s->tgid != who->tgid && s->flags & k->flags & FUTEX_SHARED &&
+	       !((s->address ^ k->address) & 0xfff);
+}
+
+/*
+ * The current thread wakes somebody of the lock in its mark `i`. A subprogram: what it needs of the stack would be missing
+ * where the caller walks.
+ */
+__noinline int holder_wakes(u32 w, u32 class, u32 i, u64 stack)
+{
+	struct lock_key key = { .stack = stack, .futex_class = class };
+	struct task_struct *task;
+	struct task_state *t;
+	struct lock_slot *s;
+	struct caller who;
+	struct held *h;
+
+	/* Verified for itself, where nobody calls it too. */
+	if (!futex_enabled)
+		return 0;
+	task = caller_current(&who);
+	t = task_state_of(task, who.tid, false);
+	if (!t)
+		return 0;
+	h = i ? &t->held[1] : &t->held[0];
+	s = lock_slot_at((h->mark & ((1U << HELD_SLOT_BITS) - 1)) - 1);
+	if (!s)
+		return 0;
+	key.tgid = who.tgid;
+	key.tid = who.tid;
+	key.start = who.start;
+	lock_key_of(&key, s);
+	holder_lets_go(w, task, t, h, &key, bpf_ktime_get_ns());
+	h->mark = 0;
+	return 0;
 }
 
 static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
@@ -329,12 +360,10 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 {
 	struct lock_key key = { .tgid = who->tgid, .tid = who->tid, .start = who->start };
 	struct wake k = { .class = class };
-	struct lock_slot *s, *held = NULL;
-	struct held *h = NULL;
+	struct lock_slot *s;
 	struct task_state *t;
 	struct account *a;
-	u64 now;
-	u32 slot;
+	u32 slot, held = 0; /* number + 1 of the mark */
 
 	if (who->compat)
 		ret = (s32)ret;
@@ -352,32 +381,25 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 	wake_count(&s->window[w & 1], &k);
 	a = account_of(w, SOURCE_FUTEX);
 	t = task_state_of(task, who->tid, false);
-	WALK_UNROLL
-	for (int i = 0; i < HELD_LOCKS; i++) {
-		if (!t || held)
-			break;
-		h = &t->held[i];
-		held = held_lock(h, &k, who);
-	}
+	if (t && held_lock(&t->held[0], &k, who))
+		held = 1;
+	else if (t && held_lock(&t->held[1], &k, who))
+		held = 2;
 	if (!k.woken || !a) {
 		/* It let go, and nobody was there any more: who waited gave up. */
-		if (held && h)
-			h->mark = 0;
+		if (held && t)
+			(held == 1 ? &t->held[0] : &t->held[1])->mark = 0;
 		return;
 	}
-	now = bpf_ktime_get_ns();
-	if (!held && !ration_granted(RATION_WAKES, WAKES_PER_SECOND, now))
+	if (!held && !ration_granted(RATION_WAKES, WAKES_PER_SECOND, bpf_ktime_get_ns()))
 		return;
 	key.stack = futex_walk(w, a, task, key.tgid, key.start);
 	key.futex_class = class;
 	key.aspect = LOCK_WAKE;
 	lock_key_of(&key, s);
 	lock_count(w, &key, 1, k.woken);
-	if (!held || !t || !h)
-		return;
-	lock_key_of(&key, held);
-	holder_lets_go(w, task, t, h, &key, now);
-	h->mark = 0;
+	if (held)
+		holder_wakes(w, class, held - 1, key.stack);
 }
 
 static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,

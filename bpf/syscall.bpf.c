@@ -95,13 +95,17 @@ static __always_inline u32 call_key(int nr, long ret, bool compat)
 	return SYSCALL_KEY(abi, number, err);
 }
 
-static __always_inline void young_mapped(struct task_struct *task, const struct caller *who,
-					 long ret)
+/* The current thread's mmap returns. A subprogram, for the sake of the stack of those who call it. */
+__noinline int young_mapped(s64 ret)
 {
+	struct task_struct *task;
 	struct call_args args;
+	struct caller who;
 
+	task = caller_current(&who);
 	call_args_of(task, false, &args);
-	young_maps(bpf_get_current_task_btf(), who->tgid, who->start, args.arg[2], ret);
+	young_maps(bpf_get_current_task_btf(), who.tgid, who.start, args.arg[2], ret);
+	return 0;
 }
 
 /* A call of the current thread returns `ret`. `young`, a constant: new mappings are noted. */
@@ -114,7 +118,7 @@ static __always_inline int call_returns(int nr, long ret, bool young)
 
 	task = caller_current(&who);
 	if (young && nr == NR_MMAP && !who.compat)
-		young_mapped(task, &who, ret);
+		young_mapped(ret);
 	if (off_cpu_enabled && resume_hook == RESUME_SPLIT)
 		split_returns(task, who.tid);
 	if (futex_enabled && (nr_is_futex(nr, who.compat) || nr_is_restart(nr, who.compat)))
