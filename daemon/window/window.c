@@ -434,6 +434,12 @@ static uint64_t to_us(uint64_t ns)
 	return (ns + NSEC_PER_USEC / 2) / NSEC_PER_USEC;
 }
 
+/* Calls of less than a microsecond took time, too. No wait is longer than all of them together: both are rounded alike. */
+static uint64_t longest_us(enum profile_type t, uint64_t ns)
+{
+	return t == PROFILE_SYSCALLS ? (ns + NSEC_PER_USEC - 1) / NSEC_PER_USEC : to_us(ns);
+}
+
 /* What is measured becomes what is stored. */
 static void settle(const struct window *w, struct bucket *b)
 {
@@ -448,8 +454,7 @@ static void settle(const struct window *w, struct bucket *b)
 			if (w->options.events || !row_is_time((enum profile_type)t, c->key[i]))
 				continue;
 			c->value[i] = to_us(c->value[i]);
-			/* Nothing is longer than the longest. */
-			c->max[i] = (c->max[i] + NSEC_PER_USEC - 1) / NSEC_PER_USEC;
+			c->max[i] = longest_us((enum profile_type)t, c->max[i]);
 		}
 	}
 	for (size_t i = 0; i < SOURCE_N; i++) {

@@ -188,7 +188,7 @@ static void test_locks_folded(void **state)
 				 .address = 0x1000 + 4 * i,
 				 .futex_class = FUTEX_CLASS_WAIT,
 				 .outcome = FUTEX_WOKEN },
-			.value = { .waits = 2, .ns = (i + 1) * 1000, .max_ns = 1000 },
+			.value = { .waits = 2, .ns = (i + 1) * 1000 + 4, .max_ns = 1004 },
 		};
 		futex[i].value.bins[1] = 2;
 	}
@@ -208,6 +208,7 @@ static void test_locks_folded(void **state)
 		}
 		/* The shortest hundred. */
 		assert_true(is_other || l->address >= 0x1000 + 4 * (WORDS - LOCKS));
+		assert_true(c->max[i] <= c->value[i]);
 		waits += c->count[i];
 		us += c->value[i];
 		other += is_other ? c->count[i] : 0;
