@@ -320,36 +320,54 @@ static __always_inline bool held_lock(const struct held *h, const struct wake *k
 	       !((s->address ^ k->address) & 0xfff);
 }
 
-/*
- * The current thread wakes somebody of the lock in its mark `i`. A subprogram: what it needs of the stack would be missing
- * where the caller walks.
- */
-__noinline int holder_wakes(u32 w, u32 class, u32 i, u64 stack)
+/* What the current thread did with the lock in its mark, of which it wakes somebody. */
+static __always_inline void holder_wakes(u32 w, struct task_struct *task, struct held *h,
+					 struct task_state *t, struct lock_key *key)
 {
-	struct lock_key key = { .stack = stack, .futex_class = class };
+	u32 slot = h->mark & ((1U << HELD_SLOT_BITS) - 1);
+	struct lock_slot *s = slot ? lock_slot_at(slot - 1) : NULL;
+
+	if (!s)
+		return;
+	lock_key_of(key, s);
+	holder_lets_go(w, task, t, h, key, bpf_ktime_get_ns());
+	h->mark = 0;
+}
+
+#define WAKE_CLASS_BITS 8
+
+/*
+ * The current thread woke somebody of the lock in `slot` with this stack. `how`: the class of its call, and above it the
+ * number + 1 of its mark. A subprogram: what it needs of the stack would be missing where the caller walks.
+ */
+__noinline int wake_tell(u32 w, u32 how, u32 slot, u64 stack, u32 woken)
+{
+	struct lock_key key = {
+		.stack = stack,
+		.futex_class = how & ((1U << WAKE_CLASS_BITS) - 1),
+		.aspect = LOCK_WAKE,
+	};
+	u32 held = how >> WAKE_CLASS_BITS;
 	struct task_struct *task;
 	struct task_state *t;
 	struct lock_slot *s;
 	struct caller who;
-	struct held *h;
 
 	/* Verified for itself, where nobody calls it too. */
 	if (!futex_enabled)
 		return 0;
 	task = caller_current(&who);
-	t = task_state_of(task, who.tid, false);
-	if (!t)
-		return 0;
-	h = i ? &t->held[1] : &t->held[0];
-	s = lock_slot_at((h->mark & ((1U << HELD_SLOT_BITS) - 1)) - 1);
+	s = lock_slot_at(slot - 1);
 	if (!s)
 		return 0;
 	key.tgid = who.tgid;
 	key.tid = who.tid;
 	key.start = who.start;
 	lock_key_of(&key, s);
-	holder_lets_go(w, task, t, h, &key, bpf_ktime_get_ns());
-	h->mark = 0;
+	lock_count(w, &key, 1, woken);
+	t = held ? task_state_of(task, who.tid, false) : NULL;
+	if (t)
+		holder_wakes(w, task, held == 1 ? &t->held[0] : &t->held[1], t, &key);
 	return 0;
 }
 
@@ -358,11 +376,11 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 					       const struct call_args *args, u32 class, int nr,
 					       long ret)
 {
-	struct lock_key key = { .tgid = who->tgid, .tid = who->tid, .start = who->start };
 	struct wake k = { .class = class };
 	struct lock_slot *s;
 	struct task_state *t;
 	struct account *a;
+	u64 stack;
 	u32 slot, held = 0; /* number + 1 of the mark */
 
 	if (who->compat)
@@ -393,13 +411,8 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 	}
 	if (!held && !ration_granted(RATION_WAKES, WAKES_PER_SECOND, bpf_ktime_get_ns()))
 		return;
-	key.stack = futex_walk(w, a, task, key.tgid, key.start);
-	key.futex_class = class;
-	key.aspect = LOCK_WAKE;
-	lock_key_of(&key, s);
-	lock_count(w, &key, 1, k.woken);
-	if (held)
-		holder_wakes(w, class, held - 1, key.stack);
+	stack = futex_walk(w, a, task, who->tgid, who->start);
+	wake_tell(w, held << WAKE_CLASS_BITS | class, slot, stack, k.woken);
 }
 
 static __always_inline void futex_returns(u32 w, struct task_struct *task, const struct caller *who,
