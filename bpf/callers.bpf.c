@@ -75,7 +75,7 @@ static __always_inline u32 caller_drawn(void)
 
 /*
  * The current thread's call was drawn. A function of its own to the verifier. From the program down to the walk's last
- * subprogram there are 512 bytes of stack, which kernels before 6.9 count in steps of 32: none is left.
+ * subprogram there are 512 bytes of stack, which kernels count in steps of up to 32: next to none is left.
  */
 __noinline int caller_taken(u32 w, u32 call, u32 weight)
 {

@@ -341,22 +341,11 @@ static __always_inline int walk_arrive(struct scratch *s, u64 ip, u64 sp, u64 fp
 	return 0;
 }
 
-/* Two words of a 32-bit process. */
-static __always_inline int walk_read_pair(u64 ret[2], u64 from)
-{
-	u32 pair[2];
-
-	if (walk_read(pair, sizeof(pair), from))
-		return -1;
-	ret[0] = pair[0];
-	ret[1] = pair[1];
-	return 0;
-}
-
 /* By the frame pointer, in code without a row. `otherwise` tells why there was none. */
 static __always_inline int walk_frame_pointer(struct scratch *s, u8 otherwise, bool leaf)
 {
-	u64 frame[2], fp = s->walk.fp;
+	/* Not on the stack, of which none is left here. */
+	u64 *frame = s->walk.words, fp = s->walk.fp;
 	u32 word = s->walk.word;
 
 	s->rec.walk_end = otherwise;
@@ -370,9 +359,13 @@ static __always_inline int walk_frame_pointer(struct scratch *s, u8 otherwise, b
 	}
 	if (fp & (word - 1) || fp < s->walk.sp)
 		return 1;
-	if (word == 8 ? walk_read(frame, sizeof(frame), fp) : walk_read_pair(frame, fp)) {
+	if (word == 8 ? walk_read(frame, 16, fp) : walk_read(frame, 8, fp)) {
 		walk_untraced(s);
 		return 1;
+	}
+	if (word != 8) {
+		frame[1] = frame[0] >> 32;
+		frame[0] = (u32)frame[0];
 	}
 	walk_trace(s, fp);
 	walk_trace(s, fp + word);
@@ -634,7 +627,7 @@ WALK_FN int walk_up(u32 slot)
 WALK_FN int walk_link(u32 slot)
 {
 	struct scratch *s = scratch_at(slot);
-	u64 record[2] = {}, ip;
+	u64 ip;
 	struct unwind_rule rule;
 	u8 exact;
 
@@ -646,8 +639,9 @@ WALK_FN int walk_link(u32 slot)
 	s->walk.ip = s->regs[REGS_LR] & user_ip_mask;
 	if (!user_ip_valid(s->walk.ip))
 		goto no;
-	(void)walk_read(record, sizeof(record), s->walk.fp);
-	if ((record[1] & user_ip_mask) == s->walk.ip)
+	s->walk.words[1] = 0;
+	(void)walk_read(s->walk.words, 16, s->walk.fp);
+	if ((s->walk.words[1] & user_ip_mask) == s->walk.ip)
 		goto no;
 	s->walk.exact = 0;
 	if (walk_find(slot, s) || walk_rule(s->walk.rule, &rule) || rule.cfa == UNWIND_NONE)
