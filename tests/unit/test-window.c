@@ -188,7 +188,9 @@ static void test_locks_folded(void **state)
 				 .address = 0x1000 + 4 * i,
 				 .futex_class = FUTEX_CLASS_WAIT,
 				 .outcome = FUTEX_WOKEN },
-			.value = { .waits = 2, .ns = (i + 1) * 1000 + 4, .max_ns = 1004 },
+			.value = { .waits = 2,
+				   .ns = (i + 1) * 1000 + 4,
+				   .max_ns = (i + 1) * 1000 + 4 },
 		};
 		futex[i].value.bins[1] = 2;
 	}
