@@ -109,18 +109,6 @@ static int spread_all(struct spreading *s)
 	return r;
 }
 
-static int not_sampled_stack(struct dict *d, uint32_t *ret)
-{
-	int64_t id = dict_marker(d, MARKER_NOT_SAMPLED);
-
-	if (id >= 0)
-		id = dict_stack(d, 0, (uint32_t)id);
-	if (id < 0)
-		return (int)id;
-	*ret = (uint32_t)id;
-	return 0;
-}
-
 int callers_spread(struct profile *p, struct lens *l)
 {
 	_cleanup_(spreading_done) struct spreading s = { .in = &p->columns, .lens = l };
@@ -136,7 +124,7 @@ int callers_spread(struct profile *p, struct lens *l)
 	if (!s.items || !s.weights || !s.shares || !s.scratch)
 		return -ENOMEM;
 	if (list_items(&s))
-		r = not_sampled_stack(p->dict, &s.not_sampled);
+		r = query_not_sampled_stack(p->dict, &s.not_sampled);
 	if (r == 0)
 		r = lens_use(l, p->dict);
 	if (r == 0)

@@ -189,6 +189,8 @@ int callers_spread(struct profile *p, struct lens *l) _warn_unused_;
 
 /* By series: the series that stands for its thread, which names that change leave several of. */
 int query_threads(const struct dict *d, uint32_t *ret) _warn_unused_;
+/* The stack of what was not sampled. */
+int query_not_sampled_stack(struct dict *d, uint32_t *ret_stack);
 
 /*
  * Shares `total` in proportion to weights; the shares add up to it exactly (largest remainder, ties to the

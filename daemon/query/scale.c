@@ -209,7 +209,7 @@ static int scale_all(struct scaling *s, size_t n_series)
 	return r;
 }
 
-static int not_sampled_stack(struct dict *d, uint32_t *ret_stack)
+int query_not_sampled_stack(struct dict *d, uint32_t *ret_stack)
 {
 	int64_t id = dict_marker(d, MARKER_NOT_SAMPLED);
 
@@ -229,7 +229,7 @@ int off_cpu_scale(struct profile *p, struct lens *l)
 
 	if (n == 0)
 		return 0;
-	r = not_sampled_stack(p->dict, &s.not_sampled);
+	r = query_not_sampled_stack(p->dict, &s.not_sampled);
 	if (r == 0)
 		r = lens_use(l, p->dict);
 	if (r < 0)
