@@ -164,6 +164,13 @@ static __always_inline void futex_wait_returns(u32 w, struct task_struct *task,
 
 	if (!t)
 		return;
+	/* The rest of what is known of the wait is told when the thread leaves (wait_unseen). */
+	if (t->stamp && t->in_futex) {
+		t->in_futex = 0;
+		t->futex_ns += away_unseen(t, BPF_CORE_READ(task, se.sum_exec_runtime),
+					   bpf_ktime_get_ns());
+		t->futex_n++;
+	}
 	goes_on = restart && t->restart_word && futex_word_of_restart(task) == t->restart_word;
 	if (t->restart_word && !goes_on)
 		futex_give_up(t);

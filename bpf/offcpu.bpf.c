@@ -61,19 +61,21 @@ struct {
 	__type(value, struct walk_ration);
 } walk_rations SEC(".maps");
 
-#define FIRST_THRESHOLD (1ULL << 30)
+#define WALK_SECOND (1ULL << 30)
+#define FIRST_THRESHOLD WALK_SECOND
+#define PACE_FIFTHS 3 /* of a ration are meant to be used */
 
-/* This CPU's ration for this second (of 2^30 ns), or NULL. */
+/* This CPU's ration for this second (of WALK_SECOND ns), or NULL. */
 static __always_inline struct walk_ration *walk_ration_of(u32 source, u64 now)
 {
 	struct walk_ration *r = bpf_map_lookup_elem(&walk_rations, &source);
 
 	if (!r || r->second == now >> 30)
 		return r;
-	/* Waits of together S ns, none of which counts more than T, make S / T walks; a fifth is left to chance. */
+	/* Waits of together S ns, none of which counts more than T, make S / T walks; the rest is left to chance. */
 	r->threshold = 0;
 	if (r->asked > walks_per_second && r->second + 1 == now >> 30)
-		r->threshold = r->asked_ns * 5 / (walks_per_second * 4);
+		r->threshold = r->asked_ns * 5 / (walks_per_second * PACE_FIFTHS);
 	r->second = now >> 30;
 	r->walks = 0;
 	r->asked = 0;
@@ -97,26 +99,37 @@ static __always_inline bool walk_granted(u32 source, u64 now)
 	return ration_granted(source, walks_per_second, now);
 }
 
+#define DEAR_NS (1ULL << 10) /* the least length that is asked of a wait once walks run ahead, */
+#define DEAR_DOUBLINGS 64 /* which doubles so often per ration that they do, */
+#define DEAR_DOUBLINGS_MAX 20 /* after that nothing is long enough */
+
 /*
  * The same for a wait that is over, and is counted with or without its stack. When there were more of them in
- * the last second than may be walked, the long ones go before the short ones.
+ * the last second than may be walked, the long ones go before the short ones. As this second may have more than the
+ * last, walks that run an eighth of the ration ahead of an even pace are ever dearer: the later long ones find some.
  */
 static __always_inline bool walk_granted_by_length(u32 source, u64 now, u64 d, u32 tid)
 {
 	struct walk_ration *r = walk_ration_of(source, now);
-	u64 most;
+	u32 even = (u64)walks_per_second * PACE_FIFTHS * (now & (WALK_SECOND - 1)) / 5 >> 30;
+	u32 easy = even + walks_per_second / 8;
+	u64 most, price, doublings;
 
 	if (!r)
 		return false;
 	most = r->threshold ?: FIRST_THRESHOLD;
 	r->asked++;
 	r->asked_ns += d < most ? d : most;
-	/* There may be more than in the last second: half of the ration is for the long ones. */
-	if (d < r->threshold &&
-	    (r->walks >= walks_per_second / 2 || d < draw_theta(r->threshold, now, tid)))
-		return false;
 	if (r->walks >= walks_per_second)
 		return false;
+	price = r->threshold > DEAR_NS ? r->threshold : DEAR_NS;
+	if (r->walks > easy) {
+		doublings = (r->walks - easy) * DEAR_DOUBLINGS / walks_per_second;
+		if (doublings > DEAR_DOUBLINGS_MAX || d < price << doublings)
+			return false;
+	} else if (d < r->threshold && d < draw_theta(r->threshold, now, tid)) {
+		return false;
+	}
 	r->walks++;
 	return true;
 }
@@ -569,14 +582,20 @@ static __always_inline bool in_futex_call(struct task_struct *task, struct task_
 }
 
 /*
- * A thread leaves that nobody saw come: the program did not run at that switch. (Why, the kernel does not say;
- * perhaps it keeps some of its own threads from being traced.) It was away for as long as it did not run. Its
- * stack is gone.
+ * A thread runs that nobody saw come: the program did not run at that switch. (Why, the kernel does not say;
+ * perhaps it keeps some threads from being traced.) It was away for as long as it did not run.
  */
+static __always_inline u64 away_unseen(const struct task_state *t, u64 ran_ns, u64 now)
+{
+	u64 ran = ran_ns - t->ran_ns, since = now - t->stamp;
+
+	return since > ran ? since - ran : 0;
+}
+
+/* Such a thread leaves. The stack of the wait is gone. */
 static __always_inline void wait_unseen(struct task_struct *task, struct task_state *t, u64 now)
 {
-	u64 ran = task->se.sum_exec_runtime - t->ran_ns, since = now - t->stamp;
-	u64 d = since > ran ? since - ran : 0;
+	u64 d = away_unseen(t, task->se.sum_exec_runtime, now);
 	struct resume_note n = {};
 	struct off_cpu_key key = {};
 	struct account *a;

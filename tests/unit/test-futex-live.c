@@ -24,6 +24,7 @@
 #define FUNCTION_BYTES 4096
 #define WAIT_MS 100 /* longer than a busy host keeps a thread from going to sleep */
 #define LONG_WAIT_S 1 /* much longer than it is stopped */
+#define STOPPED 40
 
 static struct collect_options options(void)
 {
@@ -197,27 +198,21 @@ static void test_outcomes(void **state)
 	struct truth *t = shared_memory(sizeof(*t));
 	pid_t pid = start_process(outcomes, t);
 	struct futex_value v;
-	uint64_t lost, n, interrupted, shared;
 
 	wait_for(pid);
 	s = drain(c, true);
 	assert_conserved(s, SOURCE_FUTEX);
 	assert_in_range(t->timed, 3, 5);
-	/* A wait whose switch the kernel did not show is one that was lost. */
-	lost = MIN(s->source[SOURCE_FUTEX].sum.lost[LOSS_OTHER], t->timed - 1);
-	n = waits(s, pid, &t->word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, &v);
-	assert_in_range(n, t->timed - lost, t->timed);
-	assert_int_equal(waits(s, pid, &t->word, 0, 0, NULL), n);
-	assert_in_range(v.ns, n * WAIT_MS / 2 * NSEC_PER_MSEC, t->wait_ns);
-	assert_in_range(v.max_ns, v.ns / n, v.ns);
-	interrupted = waits(s, pid, &t->other, FUTEX_CLASS_WAIT, FUTEX_INTERRUPTED, NULL);
-	shared = waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL);
-	/* On a busy host a switch that the process counts in a call may be for a page, and the call not have slept. */
-	assert_in_range(interrupted, 0, t->interrupted);
-	assert_in_range(shared, 0, t->shared);
-	assert_in_range(interrupted + shared + 1, t->interrupted + t->shared, 3);
+	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, &v), t->timed);
+	assert_int_equal(waits(s, pid, &t->word, 0, 0, NULL), t->timed);
+	assert_in_range(v.ns, t->timed * WAIT_MS / 2 * NSEC_PER_MSEC, t->wait_ns);
+	assert_in_range(v.max_ns, v.ns / t->timed, v.ns);
+	assert_int_equal(waits(s, pid, &t->other, FUTEX_CLASS_WAIT, FUTEX_INTERRUPTED, NULL),
+			 t->interrupted);
+	assert_int_equal(waits(s, pid, &t->shared_word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, NULL),
+			 t->shared);
 	assert_int_equal(flags_of(s, pid, &t->word), 0);
-	if (shared)
+	if (t->shared)
 		assert_int_equal(flags_of(s, pid, &t->shared_word), FUTEX_SHARED);
 	munmap(t, sizeof(*t));
 }
@@ -238,45 +233,57 @@ static __attribute__((noinline)) void long_wait(void *arg)
 	nanosleep(&ts, NULL);
 }
 
-/* Returns the nanoseconds that it was stopped at least. */
-static uint64_t stop_for_a_while(pid_t pid)
+/* Stops them once they sleep; how long each was stopped at least. */
+static void stop_for_a_while(const pid_t pid[static STOPPED], uint64_t stopped_ns[static STOPPED])
 {
-	uint64_t begin;
 	siginfo_t si;
 
 	sleep_ms(WAIT_MS);
-	kill(pid, SIGSTOP);
-	assert_int_equal(waitid(P_PID, pid, &si, WSTOPPED | WNOWAIT), 0);
-	begin = mono_now_ns();
+	for (int i = 0; i < STOPPED; i++)
+		kill(pid[i], SIGSTOP);
+	for (int i = 0; i < STOPPED; i++) {
+		assert_int_equal(waitid(P_PID, pid[i], &si, WSTOPPED | WNOWAIT), 0);
+		stopped_ns[i] = mono_now_ns();
+	}
 	sleep_ms(WAIT_MS);
-	begin = mono_now_ns() - begin;
-	kill(pid, SIGCONT);
-	return begin;
+	for (int i = 0; i < STOPPED; i++) {
+		stopped_ns[i] = mono_now_ns() - stopped_ns[i];
+		kill(pid[i], SIGCONT);
+	}
 }
 
+/* Many, as it was one in a thousand stops that let a switch pass unseen and the wait with it. */
 static void test_stopped(void **state)
 {
 	struct collect_options o = options();
 	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
 	_cleanup_(slice_free_p) struct slice *s = NULL;
-	struct truth *t = shared_memory(sizeof(*t));
-	pid_t pid = start_process(long_wait, t);
+	struct truth *t = shared_memory(STOPPED * sizeof(*t));
+	uint64_t stopped_ns[STOPPED], unused[STOPPED];
+	pid_t pid[STOPPED];
 	struct futex_value v;
-	uint64_t stopped_ns;
 
-	while (!__atomic_load_n(&t->ready, __ATOMIC_ACQUIRE))
-		sleep_ms(1);
-	stopped_ns = stop_for_a_while(pid);
-	while (!__atomic_load_n(&t->wait_ns, __ATOMIC_ACQUIRE))
-		sleep_ms(10);
-	stop_for_a_while(pid);
-	wait_for(pid);
+	for (int i = 0; i < STOPPED; i++)
+		pid[i] = start_process(long_wait, &t[i]);
+	for (int i = 0; i < STOPPED; i++)
+		while (!__atomic_load_n(&t[i].ready, __ATOMIC_ACQUIRE))
+			sleep_ms(1);
+	stop_for_a_while(pid, stopped_ns);
+	for (int i = 0; i < STOPPED; i++)
+		while (!__atomic_load_n(&t[i].wait_ns, __ATOMIC_ACQUIRE))
+			sleep_ms(10);
+	stop_for_a_while(pid, unused);
+	for (int i = 0; i < STOPPED; i++)
+		wait_for(pid[i]);
 	s = drain(c, true);
 	assert_conserved(s, SOURCE_FUTEX);
-	assert_int_equal(waits(s, pid, NULL, 0, 0, NULL), 1);
-	assert_int_equal(waits(s, pid, &t->word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, &v), 1);
-	assert_in_range(v.ns, t->wait_ns / 2, t->wait_ns - stopped_ns);
-	munmap(t, sizeof(*t));
+	for (int i = 0; i < STOPPED; i++) {
+		assert_int_equal(waits(s, pid[i], NULL, 0, 0, NULL), 1);
+		assert_int_equal(
+			waits(s, pid[i], &t[i].word, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, &v), 1);
+		assert_in_range(v.ns, t[i].wait_ns / 2, t[i].wait_ns - stopped_ns[i]);
+	}
+	munmap(t, STOPPED * sizeof(*t));
 }
 
 static void handled_wait(void *arg)
