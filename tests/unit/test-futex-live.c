@@ -252,7 +252,7 @@ static void stop_for_a_while(const pid_t pid[static STOPPED], uint64_t stopped_n
 	}
 }
 
-/* Many, as it was one in a thousand stops that let a switch pass unseen and the wait with it. */
+/* Many: of a thousand stops about one meets a switch that programs are not shown, and its wait must not go with it. */
 static void test_stopped(void **state)
 {
 	struct collect_options o = options();
