@@ -383,18 +383,25 @@ int64_t dict_append_series(struct dict *d, const struct series *s)
 	return APPEND(d, series, s);
 }
 
+/* A lock is the place of its word, whatever it is called; what has no place, such as LOCK_OTHER, is its name. */
+static uint32_t lock_identity_name(const struct lock *l)
+{
+	return l->pid || l->address || l->binary ? 0 : l->name;
+}
+
 static bool lock_equal(const void *ctx, uint32_t id, const void *key)
 {
 	const struct lock *a = &((const struct dict *)ctx)->locks[id], *b = key;
 
 	return a->pid == b->pid && a->address == b->address && a->binary == b->binary &&
-	       a->offset == b->offset && (a->flags & 1) == (b->flags & 1);
+	       a->offset == b->offset && (a->flags & 1) == (b->flags & 1) &&
+	       lock_identity_name(a) == lock_identity_name(b);
 }
 
 static uint64_t lock_hash(const struct dict *d, const struct lock *l)
 {
 	uint64_t key[4] = { l->address, l->offset, (uint64_t)l->pid << 32 | l->binary,
-			    l->flags & 1 };
+			    (uint64_t)lock_identity_name(l) << 1 | (l->flags & 1) };
 
 	return hash_bytes(d, key, sizeof(key));
 }

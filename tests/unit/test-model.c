@@ -264,6 +264,27 @@ static void test_names(void **state)
 		assert_non_null(loss_reason_name(i));
 }
 
+/* A lock is known by its place, of which a name may be told later; without a place it is its name. */
+static void test_locks(void **state)
+{
+	struct dict *d;
+	struct lock placed = { .pid = 1, .address = 8 }, other = { .flags = 2 };
+	int64_t a, b, c;
+
+	assert_int_equal(dict_new(&d), 0);
+	a = dict_lock(d, &placed);
+	placed.name = (uint32_t)dict_string(d, "mutex");
+	assert_int_equal(dict_lock(d, &placed), a);
+	other.name = (uint32_t)dict_string(d, LOCK_OTHER);
+	b = dict_lock(d, &other);
+	other.name = (uint32_t)dict_string(d, "[damaged]");
+	c = dict_lock(d, &other);
+	assert_true(a > 0 && b > a && c > b);
+	other.name = (uint32_t)dict_string(d, LOCK_OTHER);
+	assert_int_equal(dict_lock(d, &other), b);
+	dict_free(d);
+}
+
 static void test_utf8(void **state)
 {
 	char buf[64];
@@ -290,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_map_repeats), cmocka_unit_test(test_shrink),
 		cmocka_unit_test(test_columns),	    cmocka_unit_test(test_index_delete),
 		cmocka_unit_test(test_names),	    cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_locks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -437,6 +437,40 @@ static void test_empty_file(void **st)
 	store_close(s);
 }
 
+static int expect_other_lock(void *ctx, const struct bucket *b)
+{
+	const struct columns *c = &b->columns[PROFILE_FUTEX];
+	unsigned *found = ctx;
+
+	for (size_t i = 0; i < c->n; i++)
+		*found += streq(dict_str(b->dict, b->dict->locks[c->aux[i]].name), LOCK_OTHER);
+	return 0;
+}
+
+/* The lock that stands for all others has no place, as what shows damage has none. It is another all the same. */
+static void test_no_place_is_no_damage(void **st)
+{
+	struct store *s = open_store(*st);
+	struct store_reader *reader;
+	unsigned found = 0;
+
+	for (uint64_t i = 0; i < 100; i++) {
+		struct bucket *b = small_bucket(i, DAY_ONE + i * SECOND);
+		struct lock l = { .name = checked(dict_string(b->dict, LOCK_OTHER)), .flags = 2 };
+
+		add_row(&b->columns[PROFILE_FUTEX], 1, 0, 0, checked(dict_lock(b->dict, &l)), 1, 1,
+			1);
+		assert_int_equal(store_append(s, b), 0);
+		bucket_free(b);
+		maintain_all(s);
+	}
+	assert_int_equal(store_reader_new(*st, &reader), 0);
+	assert_int_equal(store_reader_list(reader, 0, 1000, expect_other_lock, &found), 0);
+	assert_int_equal(found, 100);
+	store_reader_free(reader);
+	store_close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -446,7 +480,7 @@ int main(void)
 		store_test(test_truncated),	     store_test(test_garbage),
 		store_test(test_other_databases),    store_test(test_strange_directory),
 		store_test(test_identity_lost),	     store_test(test_sequence_survives_loss),
-		store_test(test_empty_file),
+		store_test(test_empty_file),	     store_test(test_no_place_is_no_damage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
