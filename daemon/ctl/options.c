@@ -7,7 +7,8 @@
 #include "ctl/time.h"
 #include "model/hardware.h"
 
-#define ROWS_MAX 10000 /* what the daemon answers at most */
+#define ROWS_MAX 10000 /* what the daemon answers at most, */
+#define LARGE_ROWS_MAX 1000 /* and of locks and series, of which each is large */
 #define RATE_MAX 997.0
 #define SECONDS_MAX 300.0
 
@@ -159,14 +160,16 @@ static int set_by(struct options *o, const char *v, struct strbuf *error)
 
 static int set_rows(struct options *o, const char *v, struct strbuf *error)
 {
+	bool large = o->command == COMMAND_LOCKS || o->command == COMMAND_SERIES;
 	unsigned long n = 0;
 	char *end = NULL;
 
 	errno = 0;
 	if (isdigit((unsigned char)*v))
 		n = strtoul(v, &end, 10);
-	if (!end || *end || errno || n < 1 || n > ROWS_MAX)
-		return bad(error, "-n", v, "a number from 1 to 10000");
+	if (!end || *end || errno || n < 1 || n > (large ? LARGE_ROWS_MAX : ROWS_MAX))
+		return bad(error, "-n", v,
+			   large ? "a number from 1 to 1000" : "a number from 1 to 10000");
 	o->rows = (uint32_t)n;
 	o->rows_given = true;
 	return 0;

@@ -216,6 +216,8 @@ static void test_usage_errors(void **state)
 		{ "series --names short", "series has no option --names" },
 		{ "top -n 0", "1 to 10000" },
 		{ "top -n 10001", "1 to 10000" },
+		{ "locks -n 1001", "1 to 1000" },
+		{ "series -n 1001", "1 to 1000" },
 		{ "top -n -5", "1 to 10000" },
 		{ "top -n 5x", "1 to 10000" },
 		{ "top -n 99999999999999999999", "1 to 10000" },
