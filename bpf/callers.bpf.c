@@ -35,7 +35,7 @@ struct {
 
 static __always_inline void caller_draw_next(struct caller_draw *d)
 {
-	u32 second = bpf_ktime_get_ns() >> 30;
+	u32 second = ticks_ns() >> 30;
 	u64 period, most = CALLS_MOST / (walks_per_second | 1);
 
 	if (d->second != second) {
@@ -83,6 +83,7 @@ __noinline int caller_taken(u32 w, u32 call, u32 weight)
 	struct task_struct *task;
 	struct account *a;
 	struct caller who;
+	int r;
 
 	/* Verified for itself, where nobody calls it too. */
 	if (!caller_period)
@@ -93,11 +94,15 @@ __noinline int caller_taken(u32 w, u32 call, u32 weight)
 	task = caller_current(&who);
 	key.start = who.start;
 	key.tgid = who.tgid;
-	if (ration_granted(RATION_CALLERS, walks_per_second, bpf_ktime_get_ns()))
-		key.stack = stack_of_caller(w, SOURCE_SYSCALLS, a, task, who.tgid, who.start);
+	/* Read back from there, they need no place of their own while the walk goes on. */
+	asm volatile("" : : "r"(&key) : "memory");
+	if (walk_granted(RATION_CALLERS))
+		key.stack = stack_of_caller(w, SOURCE_SYSCALLS, a, task, key.tgid, key.start);
 	else
-		a->lost[LOSS_SHED] += weight;
-	if (w & 1 ? count_add(&callers_b, &key, weight) : count_add(&callers_a, &key, weight))
-		a->lost[LOSS_SHED] += weight;
+		a->lost[LOSS_SHED]++;
+	r = w & 1 ? count_add(&callers_b, &key, weight) : count_add(&callers_a, &key, weight);
+	/* A stack is lost, once: the call itself is counted. */
+	if (r && key.stack != STACK_ID_NONE)
+		a->lost[LOSS_SHED]++;
 	return 0;
 }

@@ -191,7 +191,7 @@ static __always_inline void futex_wait_returns(u32 w, struct task_struct *task,
 	a->seen++;
 	futex_describe(&key, args, nr);
 	key.stack = STACK_ID_NONE;
-	if (walk_granted_by_length(SOURCE_FUTEX, bpf_ktime_get_ns(), ns, key.tid))
+	if (walk_granted_by_length(SOURCE_FUTEX, ns, key.tid))
 		key.stack = futex_walk(w, a, task, key.tgid, key.start);
 	else
 		a->lost[LOSS_SHED]++;
@@ -311,14 +311,22 @@ static __always_inline void holder_lets_go(u32 w, struct task_struct *task, stru
 	lock_count(w, key, 1, blocked);
 }
 
-/* Whether the mark is of the lock that the thread wakes somebody of now. */
-static __always_inline bool held_lock(const struct held *h, const struct wake *k,
-				      const struct caller *who)
+/* The slot of the lock that the mark stands for, or NULL. */
+static __always_inline struct lock_slot *marked_slot(const struct held *h)
 {
 	u32 slot = h->mark & ((1U << HELD_SLOT_BITS) - 1);
 	struct lock_slot *s = slot ? lock_slot_at(slot - 1) : NULL;
 
-	if (!s || held_mark(s, slot) != h->mark)
+	return s && held_mark(s, slot) == h->mark ? s : NULL;
+}
+
+/* Whether the mark is of the lock that the thread wakes somebody of now. */
+static __always_inline bool held_lock(const struct held *h, const struct wake *k,
+				      const struct caller *who)
+{
+	struct lock_slot *s = marked_slot(h);
+
+	if (!s)
 		return false;
 	if (s->address == k->address && s->tgid == who->tgid)
 		return true;
@@ -327,18 +335,40 @@ static __always_inline bool held_lock(const struct held *h, const struct wake *k
 	       !((s->address ^ k->address) & 0xfff);
 }
 
+/* The number + 1 of the thread's mark of this lock, or 0. */
+static __always_inline u32 held_of(const struct task_state *t, const struct wake *k,
+				   const struct caller *who)
+{
+	if (held_lock(&t->held[0], k, who))
+		return 1;
+	return held_lock(&t->held[1], k, who) ? 2 : 0;
+}
+
+static __always_inline struct held *held_at(struct task_state *t, u32 held)
+{
+	return held == 1 ? &t->held[0] : &t->held[1];
+}
+
+static __always_inline void held_clear(struct held *h)
+{
+	struct lock_slot *s = marked_slot(h);
+
+	h->mark = 0;
+	if (s)
+		__sync_fetch_and_add(&s->marks, -1);
+}
+
 /* What the current thread did with the lock in its mark, of which it wakes somebody. */
 static __always_inline void holder_wakes(u32 w, struct task_struct *task, struct held *h,
 					 struct task_state *t, struct lock_key *key)
 {
-	u32 slot = h->mark & ((1U << HELD_SLOT_BITS) - 1);
-	struct lock_slot *s = slot ? lock_slot_at(slot - 1) : NULL;
+	struct lock_slot *s = marked_slot(h);
 
 	if (!s)
 		return;
 	lock_key_of(key, s);
 	holder_lets_go(w, task, t, h, key, bpf_ktime_get_ns());
-	h->mark = 0;
+	held_clear(h);
 }
 
 #define WAKE_CLASS_BITS 8
@@ -374,7 +404,7 @@ __noinline int wake_tell(u32 w, u32 how, u32 slot, u64 stack, u32 woken)
 	lock_count(w, &key, 1, woken);
 	t = held ? task_state_of(task, who.tid, false) : NULL;
 	if (t)
-		holder_wakes(w, task, held == 1 ? &t->held[0] : &t->held[1], t, &key);
+		holder_wakes(w, task, held_at(t, held), t, &key);
 	return 0;
 }
 
@@ -384,11 +414,11 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 					       long ret)
 {
 	struct wake k = { .class = class };
+	struct task_state *t = NULL;
 	struct lock_slot *s;
-	struct task_state *t;
 	struct account *a;
 	u64 stack;
-	u32 slot, held = 0; /* number + 1 of the mark */
+	u32 slot, held;
 
 	if (who->compat)
 		ret = (s32)ret;
@@ -405,18 +435,17 @@ static __always_inline void futex_wake_returns(u32 w, struct task_struct *task,
 		k.woken = *(volatile u32 *)&s->waiters ? 1 : 0;
 	wake_count(&s->window[w & 1], &k);
 	a = account_of(w, SOURCE_FUTEX);
-	t = task_state_of(task, who->tid, false);
-	if (t && held_lock(&t->held[0], &k, who))
-		held = 1;
-	else if (t && held_lock(&t->held[1], &k, who))
-		held = 2;
+	/* The mark may be of the slot that another process has for a lock that they share. */
+	if (*(volatile u32 *)&s->marks || k.flags & FUTEX_SHARED)
+		t = task_state_of(task, who->tid, false);
+	held = t ? held_of(t, &k, who) : 0;
 	if (!k.woken || !a) {
 		/* It let go, and nobody was there any more: who waited gave up. */
-		if (held && t)
-			(held == 1 ? &t->held[0] : &t->held[1])->mark = 0;
+		if (held)
+			held_clear(held_at(t, held));
 		return;
 	}
-	if (!held && !ration_granted(RATION_WAKES, WAKES_PER_SECOND, bpf_ktime_get_ns()))
+	if (!held && !ration_granted(RATION_WAKES, WAKES_PER_SECOND))
 		return;
 	stack = futex_walk(w, a, task, who->tgid, who->start);
 	wake_tell(w, held << WAKE_CLASS_BITS | class, slot, stack, k.woken);

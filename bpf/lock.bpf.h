@@ -71,6 +71,7 @@ static __always_inline bool slot_take(struct lock_slot *s, u32 w, u32 tgid, u64 
 	mine = *(volatile u32 *)&s->claims == 1 && slot_is_free(s, w);
 	if (mine) {
 		s->generation++;
+		s->marks = 0;
 		s->last = w;
 		s->address = address;
 		s->start = start;
@@ -317,7 +318,8 @@ static __always_inline struct held *held_place(struct task_state *t, u32 mark, u
  * Marks the holder: from now on somebody waits for it. Its state is written by the CPU that switches it; what is set
  * here is read by the thread itself when it wakes somebody, and at worst is that of another lock that it holds.
  */
-static __always_inline void holder_mark(struct task_struct *holder, u32 mark, u64 now)
+static __always_inline void holder_mark(struct task_struct *holder, struct lock_slot *s, u32 mark,
+					u64 now)
 {
 	struct task_state *t = task_state_of(holder, holder->pid, false);
 	struct held *h = t ? held_place(t, mark, now) : NULL;
@@ -333,11 +335,12 @@ static __always_inline void holder_mark(struct task_struct *holder, u32 mark, u6
 	h->stack_ns = 0;
 	h->since = now;
 	h->mark = mark;
+	__sync_fetch_and_add(&s->marks, 1);
 }
 
 /* A thread is about to wait for the lock that `mark` stands for: who holds it? */
 static __always_inline void lock_look(u32 w, struct task_struct *task, struct task_struct *next,
-				      const struct lock_slot *s, u32 mark, bool pi, u64 now)
+				      struct lock_slot *s, u32 mark, bool pi, u64 now)
 {
 	struct lock_key key = { .aspect = LOCK_LOOK, .tgid = s->tgid, .start = s->start };
 	struct task_struct *holder = NULL;
@@ -355,7 +358,7 @@ static __always_inline void lock_look(u32 w, struct task_struct *task, struct ta
 			key.tid = holder->pid;
 			key.start = holder->group_leader->start_boottime;
 			key.state = holder_state(holder, next);
-			holder_mark(holder, mark, now);
+			holder_mark(holder, s, mark, now);
 		}
 		bpf_task_release(holder);
 	}
@@ -388,7 +391,7 @@ static __always_inline void lock_wait(struct task_struct *task, struct task_stru
 		       op & FUTEX_OP_PRIVATE ? 0 : FUTEX_SHARED);
 	if (!s || compat || !(have_task_from_pid || have_task_from_vpid))
 		return;
-	if (ration_granted(RATION_LOOKS, LOOKS_PER_SECOND, now))
+	if (ration_granted(RATION_LOOKS, LOOKS_PER_SECOND))
 		lock_look(w, task, next, s, held_mark(s, t->lock_slot), pi, now);
 }
 

@@ -23,8 +23,6 @@
  */
 #pragma once
 
-#include "duration.h"
-
 #define TASK_INTERRUPTIBLE 1U
 #define TASK_DEAD 0x80U
 #define TASK_WAKING 0x200U
@@ -35,104 +33,10 @@
 const volatile bool off_cpu_enabled = false; /* else only what futex waits need */
 const volatile bool switch_has_prev_state = false; /* sched_switch has a fourth argument (5.18) */
 const volatile u32 resume_hook = RESUME_SCHED_EXIT;
-const volatile u32 walks_per_second = 1000; /* per CPU */
 const volatile u64 attached_boot_ns = 0; /* threads that started later are known from their birth */
 
 /* T. Written by the daemon alone. */
 volatile u64 threshold_ns = 0;
-
-/* ---- walks are rationed --------------------------------------------------------------------------- */
-
-/* A ration each: the sources', and of futex calls two more. */
-enum ration { RATION_LOOKS = SOURCE_N, RATION_WAKES, RATION_CALLERS, RATION_N };
-
-struct walk_ration {
-	u64 second;
-	u32 walks;
-	u32 asked; /* futex waits of this second that wanted one, */
-	u64 asked_ns; /* of this length together */
-	u64 threshold; /* a shorter one of length d is walked with probability d / threshold */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, RATION_N);
-	__type(key, u32);
-	__type(value, struct walk_ration);
-} walk_rations SEC(".maps");
-
-#define WALK_SECOND (1ULL << 30)
-#define FIRST_THRESHOLD WALK_SECOND
-#define PACE_FIFTHS 3 /* of a ration are meant to be used */
-
-/* This CPU's ration for this second (of WALK_SECOND ns), or NULL. */
-static __always_inline struct walk_ration *walk_ration_of(u32 source, u64 now)
-{
-	struct walk_ration *r = bpf_map_lookup_elem(&walk_rations, &source);
-
-	if (!r || r->second == now >> 30)
-		return r;
-	/* Waits of together S ns, none of which counts more than T, make S / T walks; the rest is left to chance. */
-	r->threshold = 0;
-	if (r->asked > walks_per_second && r->second + 1 == now >> 30)
-		r->threshold = r->asked_ns * 5 / (walks_per_second * PACE_FIFTHS);
-	r->second = now >> 30;
-	r->walks = 0;
-	r->asked = 0;
-	r->asked_ns = 0;
-	return r;
-}
-
-static __always_inline bool ration_granted(u32 source, u32 per_second, u64 now)
-{
-	struct walk_ration *r = walk_ration_of(source, now);
-
-	if (!r || r->walks >= per_second)
-		return false;
-	r->walks++;
-	return true;
-}
-
-/* Whether this CPU may walk another stack in this second. */
-static __always_inline bool walk_granted(u32 source, u64 now)
-{
-	return ration_granted(source, walks_per_second, now);
-}
-
-#define DEAR_NS (1ULL << 10) /* the least length that is asked of a wait once walks run ahead, */
-#define DEAR_DOUBLINGS 64 /* which doubles so often per ration that they do, */
-#define DEAR_DOUBLINGS_MAX 20 /* after that nothing is long enough */
-
-/*
- * The same for a wait that is over, and is counted with or without its stack. When there were more of them in
- * the last second than may be walked, the long ones go before the short ones. As this second may have more than the
- * last, walks that run an eighth of the ration ahead of an even pace are ever dearer: the later long ones find some.
- */
-static __always_inline bool walk_granted_by_length(u32 source, u64 now, u64 d, u32 tid)
-{
-	struct walk_ration *r = walk_ration_of(source, now);
-	u32 even = (u64)walks_per_second * PACE_FIFTHS * (now & (WALK_SECOND - 1)) / 5 >> 30;
-	u32 easy = even + walks_per_second / 8;
-	u64 most, price, doublings;
-
-	if (!r)
-		return false;
-	most = r->threshold ?: FIRST_THRESHOLD;
-	r->asked++;
-	r->asked_ns += d < most ? d : most;
-	if (r->walks >= walks_per_second)
-		return false;
-	price = r->threshold > DEAR_NS ? r->threshold : DEAR_NS;
-	if (r->walks > easy) {
-		doublings = (r->walks - easy) * DEAR_DOUBLINGS / walks_per_second;
-		if (doublings > DEAR_DOUBLINGS_MAX || d < price << doublings)
-			return false;
-	} else if (d < r->threshold && d < draw_theta(r->threshold, now, tid)) {
-		return false;
-	}
-	r->walks++;
-	return true;
-}
 
 static __always_inline u32 run_state(struct task_struct *task)
 {
@@ -229,19 +133,6 @@ static __always_inline void wait_store(u32 w, struct account *a, struct off_cpu_
 	}
 }
 
-/* Looking whether a stack is known costs an eighth of a walk. */
-#define LOOKS_PER_WALK 8
-
-static __always_inline bool look_granted(u64 now)
-{
-	struct walk_ration *r = walk_ration_of(SOURCE_OFF_CPU, now);
-
-	if (!r || r->asked >= walks_per_second * LOOKS_PER_WALK)
-		return false;
-	r->asked++;
-	return true;
-}
-
 /* The id of a wait's stack, known or walked. The kernel's frames and the user's registers are in the scratch. */
 static __always_inline u64 wait_stack(struct scratch *s, u32 slot, struct account *a)
 {
@@ -256,7 +147,7 @@ static __always_inline u64 wait_stack(struct scratch *s, u32 slot, struct accoun
 			return id;
 		}
 	}
-	if (!walk_granted(SOURCE_OFF_CPU, s->rec.mono_ns)) {
+	if (!walk_granted(SOURCE_OFF_CPU)) {
 		a->lost[LOSS_SHED]++;
 		return STACK_ID_NONE;
 	}
@@ -276,7 +167,7 @@ static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
 	int slot;
 	u64 id;
 
-	if (!look_granted(bpf_ktime_get_ns())) {
+	if (!look_granted()) {
 		a->lost[LOSS_SHED]++;
 		return STACK_ID_NONE;
 	}
@@ -409,7 +300,7 @@ static __always_inline void split_finish(struct task_struct *task)
 		return;
 	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.task_state = p->note.task_state;
-	if (!look_granted(bpf_ktime_get_ns())) {
+	if (!look_granted()) {
 		a->lost[LOSS_SHED]++;
 		goto store;
 	}

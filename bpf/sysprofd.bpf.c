@@ -15,6 +15,7 @@
 #include "bits.bpf.h"
 #include "maps.bpf.h"
 #include "stack.bpf.h"
+#include "ration.bpf.h"
 #include "reuse.bpf.h"
 #include "young.bpf.h"
 #include "task.bpf.h"

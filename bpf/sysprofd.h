@@ -437,8 +437,9 @@ struct lock_slot {
 	u32 claims; /* 1 while the slot gets a new lock */
 	u32 last; /* window in which it was used */
 	u32 generation; /* how many locks it had */
+	u32 marks; /* threads that are marked as holding it; more where a mark was lost with its thread */
 	struct lock_window window[2]; /* by window set */
-	u64 unused[5]; /* up to two cache lines */
+	u32 unused[9]; /* up to two cache lines */
 };
 SHARED_ASSERT(sizeof(struct lock_slot) == 128);
 #define LOCK_WAYS 4

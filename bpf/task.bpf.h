@@ -28,6 +28,7 @@ struct waker {
 	u32 pad;
 };
 
+/* What every switch reads and writes comes first, then what a wait for a futex does: they share cache lines. */
 struct task_state {
 	u64 thread_start; /* tells a reused tid; 0: this state is new */
 	u32 seq; /* odd while the state changes */
@@ -39,6 +40,15 @@ struct task_state {
 	u64 run_delay_base; /* sched_info.run_delay at the latest switch-out */
 	u64 run_queue_ns; /* run-queue delay inside off_ns, up to that switch-out */
 	u64 off_ns, off_n; /* ended waits that began blocked */
+	u32 task_state; /* TASK_* bits of the wait */
+	u8 in_call; /* the wait is inside a system call, */
+	u8 in_futex; /* one for a futex */
+	u8 split; /* an entry in split_waits is this thread's */
+	u8 ended; /* the thread is gone, the task not yet freed */
+	u64 restart_word; /* address of the futex whose wait was broken off and may go on, or 0 */
+	u64 futex_ns; /* blocked so far in the futex call in progress, */
+	u32 futex_n; /* so many times */
+	u32 lock_slot; /* number + 1 of the slot in which it is counted as waiting, or 0 */
 	u64 preempted_ns, preempted_n; /* ended waits that began runnable */
 	u64 yield_ns,
 		yield_n; /* the part of them that was asked for, and the wait for the first turn */
@@ -46,16 +56,8 @@ struct task_state {
 	u64 reported_stamp;
 	u64 heeded_ns; /* what the resume from the wait that began at heeded_stamp left out as told */
 	u64 heeded_stamp;
-	u64 restart_word; /* address of the futex whose wait was broken off and may go on, or 0 */
-	u64 futex_ns; /* blocked so far in the futex call in progress, */
-	u32 futex_n; /* so many times */
-	u32 task_state; /* TASK_* bits of the wait */
-	u8 in_call; /* the wait is inside a system call, */
-	u8 in_futex; /* one for a futex */
-	u8 split; /* an entry in split_waits is this thread's */
-	u8 ended; /* the thread is gone, the task not yet freed */
-	u32 lock_slot; /* number + 1 of the slot in which it is counted as waiting, or 0 */
 	u32 fence; /* the iterator adds to it for the barrier that this is on x86 */
+	u32 pad;
 	struct waker waker; /* of the latest wait whose waker was looked at */
 	struct held held[HELD_LOCKS];
 };

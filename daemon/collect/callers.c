@@ -30,12 +30,11 @@ int callers_configure(struct collector *c)
 	int r = use_map(skel->maps.caller_draws, 0);
 
 	if (r == 0)
-		r = use_map(skel->maps.walk_rations, 0);
+		r = hooks_use_rations(c);
 	if (r == 0)
 		r = use_map(skel->maps.callers_a, entries);
 	if (r == 0)
 		r = use_map(skel->maps.callers_b, entries);
-	skel->rodata->walks_per_second = c->o.walks_per_second ?: WALKS_PER_SECOND;
 	skel->rodata->caller_period = c->o.syscall_stacks;
 	return r;
 }

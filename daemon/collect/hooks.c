@@ -153,6 +153,20 @@ static int use_thread_state(struct collector *c)
 		       CLAMP(n * 4, STATE_ENTRIES_MIN, STATE_ENTRIES_MAX));
 }
 
+/* ---- rations of walks --------------------------------------------------------------------------------- */
+
+int hooks_use_rations(struct collector *c)
+{
+	struct timespec tick = {};
+
+	/* This clock goes on with each tick, and says how long one is. */
+	if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) < 0)
+		return -errno;
+	c->skel->rodata->tick_ns = tick.tv_nsec;
+	c->skel->rodata->walks_per_second = c->o.walks_per_second ?: WALKS_PER_SECOND;
+	return use_map(c->skel->maps.walk_rations, 0);
+}
+
 /* ---- the context switch ------------------------------------------------------------------------------ */
 
 int hooks_use_switch(struct collector *c)
@@ -165,7 +179,7 @@ int hooks_use_switch(struct collector *c)
 	if (r == 0)
 		r = use_thread_state(c);
 	if (r == 0)
-		r = use_map(skel->maps.walk_rations, 0);
+		r = hooks_use_rations(c);
 	if (r == 0)
 		r = use_map(skel->maps.resume_notes, 0);
 	if (r < 0)
@@ -173,7 +187,6 @@ int hooks_use_switch(struct collector *c)
 	clock_gettime(CLOCK_BOOTTIME, &boot);
 	skel->rodata->attached_boot_ns = boot.tv_sec * NSEC_PER_SEC + boot.tv_nsec;
 	skel->rodata->switch_has_prev_state = c->hooks.prev_state;
-	skel->rodata->walks_per_second = c->o.walks_per_second ?: WALKS_PER_SECOND;
 	use_program(skel->progs.offcpu_sched_switch);
 	return hardware_configure(c);
 }

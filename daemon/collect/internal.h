@@ -197,6 +197,7 @@ int hooks_probe(struct collector *c);
 uint32_t count_threads(void);
 /* _use before load, _attach after it; each may be called by several sources. */
 int hooks_use_switch(struct collector *c);
+int hooks_use_rations(struct collector *c);
 int hooks_attach_switch(struct collector *c);
 int hooks_attach_resume(struct collector *c, enum resume_hook hook);
 int hooks_use_sys_exit(struct collector *c);

@@ -87,7 +87,8 @@ struct tally {
 	uint64_t on_cpu, burner, burner_user_stacks;
 	uint64_t getpid;
 	uint64_t timed; /* what the timed ones of them stand for */
-	uint64_t drawn; /* and those that were drawn for their stack, as far as it was walked */
+	uint64_t drawn; /* and those that were drawn for their stack, as far as it was walked, */
+	uint64_t not_walked; /* and as far as it was not */
 	uint64_t odd[ODD_N],
 		odd_others; /* with the outcome that they must have; of the process's other calls */
 	uint64_t off_ns, sleeper_samples;
@@ -407,9 +408,9 @@ static void add_slice(struct tally *t, const struct workload *w, const struct sl
 			t->timed += s->details[i].value.calls;
 	for (size_t i = 0; i < s->n_callers; i++)
 		if (is_caller(w, s->callers[i].key.tgid) &&
-		    SYSCALL_KEY_NR(s->callers[i].key.call) == SYS_getpid &&
-		    s->callers[i].key.stack != STACK_ID_NONE)
-			t->drawn += s->callers[i].calls;
+		    SYSCALL_KEY_NR(s->callers[i].key.call) == SYS_getpid)
+			*(s->callers[i].key.stack == STACK_ID_NONE ? &t->not_walked : &t->drawn) +=
+				s->callers[i].calls;
 	add_odd(t, w, s);
 	add_hardware(t, w, s);
 	add_kernel_locks(t, w, s);
@@ -640,7 +641,8 @@ static void judge(const struct tally *t, const struct workload *w, const struct 
 		    "syscalls", "%s getpid=%lu of %d timed=%lu%s", s[SOURCE_SYSCALLS].hook,
 		    t->getpid, CALLERS * CALLS, t->timed, lost);
 		say(t->drawn * 10 >= t->getpid * 7 && t->drawn * 10 <= t->getpid * 13,
-		    "syscall-stacks", "stand for %lu of %lu", t->drawn, t->getpid);
+		    "syscall-stacks", "stand for %lu of %lu, %lu without one", t->drawn, t->getpid,
+		    t->not_walked);
 		judge_odd(t);
 	}
 	if (s[SOURCE_FUTEX].running) {
