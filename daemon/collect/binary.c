@@ -612,6 +612,18 @@ static bool is_32bit(const struct sighting *s)
 	return sizeof(void *) == 8 && s->end <= 1ULL << 32;
 }
 
+#define SHARED_MEMORY "[shared memory]"
+
+/* Memory without a file that processes share lies in one of the kernel's, by whose number they have it in common. */
+static struct object *see_shared_memory(struct binaries *b, const struct sighting *s)
+{
+	struct file_identity f = { .dev = s->dev, .ino = s->ino };
+	struct object *o = find_identity(b, &f);
+
+	return o ? revive(b, o)
+		 : object_new(b, BINARY_ELF, SHARED_MEMORY, strlen(SHARED_MEMORY), &f);
+}
+
 struct object *binaries_see(struct binaries *b, const struct sighting *s)
 {
 	struct file_identity f = { .dev = s->dev, .ino = s->ino };
@@ -621,7 +633,7 @@ struct object *binaries_see(struct binaries *b, const struct sighting *s)
 	if (s->path_len == 6 && memcmp(s->path, "[vdso]", 6) == 0)
 		return object_ref(is_32bit(s) ? b->vdso32 : b->vdso);
 	if (is_memory(s))
-		return object_ref(b->anon);
+		return s->shared && s->ino ? see_shared_memory(b, s) : object_ref(b->anon);
 	if (s->build_id_len > 0) {
 		f.build_id_len = MIN(s->build_id_len, sizeof(f.build_id));
 		memcpy(f.build_id, s->build_id, f.build_id_len);

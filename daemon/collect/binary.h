@@ -58,6 +58,7 @@ struct sighting {
 	uint32_t pid, parent;
 	int pid_fd; /* directory of the process, or negative: opened when it is needed */
 	bool gone; /* the process does not exist any more */
+	bool shared; /* data that processes may share */
 	uint64_t start, end;
 	const char
 		*path; /* "//anon", "[vdso]", "" and so on; not terminated, "(deleted)" stripped */

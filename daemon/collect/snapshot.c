@@ -228,6 +228,7 @@ static struct object *see(const struct reading *rd, const struct proc_map *m)
 		.pid = rd->p->tgid,
 		.parent = rd->p->parent,
 		.pid_fd = rd->pid_fd,
+		.shared = m->shared && !m->exec,
 		.start = m->start,
 		.end = m->end,
 		.path = m->path,

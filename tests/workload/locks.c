@@ -336,25 +336,34 @@ static void run_rwlock(void)
 	pthread_join(t, NULL);
 }
 
-/* In a file that two processes map, each at another address. */
+static pthread_mutex_t *map_shared(int fd)
+{
+	pthread_mutex_t *m = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+				  MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+
+	if (m == MAP_FAILED)
+		exit(1);
+	return m;
+}
+
+/* In a file that two processes map, each at another address, or without a path in memory that they share. */
 static void run_shared(const char *path)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	int fd = path ? open(path, O_RDWR | O_CREAT | O_TRUNC, 0600) : -1;
 	pthread_mutexattr_t attr;
 	pthread_mutex_t *m;
 	pid_t pid;
 
-	if (fd < 0 || ftruncate(fd, 8192))
+	if (path && (fd < 0 || ftruncate(fd, 8192)))
 		exit(1);
-	m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (m == MAP_FAILED)
-		exit(1);
+	m = map_shared(fd);
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	pthread_mutex_init(&m[10], &attr);
 	pid = fork();
 	if (pid == 0) {
-		m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (path)
+			m = map_shared(fd);
 		worker(&(struct contest){ &m[10], read_under_lock });
 		_exit(0);
 	}
@@ -378,6 +387,8 @@ int main(int argc, char **argv)
 	end_ns = mono_ns() + (uint64_t)(atof(argv[2]) * 1e9);
 	if (!strcmp(argv[1], "shared"))
 		run_shared(argc > 3 ? argv[3] : "shared-lock");
+	if (!strcmp(argv[1], "anonymous"))
+		run_shared(NULL);
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(argv[1], kinds[i].name))
 			kinds[i].run();
