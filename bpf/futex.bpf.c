@@ -110,6 +110,24 @@ static __always_inline int futex_add(void *map, struct futex_key *key, u64 ns)
 	return 0;
 }
 
+/*
+ * Where there is no place for another key, as when threads wait at ever new addresses, the wait is one for some other
+ * lock, address 0, without its stack.
+ */
+static __always_inline int futex_count(u32 w, struct account *a, struct futex_key *key, u64 ns)
+{
+	int r = w & 1 ? futex_add(&futex_b, key, ns) : futex_add(&futex_a, key, ns);
+
+	if (r != -7 /* E2BIG */)
+		return r;
+	if (key->stack != STACK_ID_NONE)
+		a->lost[LOSS_SHED]++;
+	key->stack = STACK_ID_NONE;
+	key->address = 0;
+	key->flags = 0;
+	return w & 1 ? futex_add(&futex_rest_b, key, ns) : futex_add(&futex_rest_a, key, ns);
+}
+
 /* The stack of the current thread, which has made a futex call; that it was allowed is the caller's business. */
 static __always_inline u64 futex_walk(u32 w, struct account *a, struct task_struct *task, u32 tgid,
 				      u64 start)
@@ -195,7 +213,7 @@ static __always_inline void futex_wait_returns(u32 w, struct task_struct *task,
 		key.stack = futex_walk(w, a, task, key.tgid, key.start);
 	else
 		a->lost[LOSS_SHED]++;
-	r = w & 1 ? futex_add(&futex_b, &key, ns) : futex_add(&futex_a, &key, ns);
+	r = futex_count(w, a, &key, ns);
 	if (r)
 		account_refused(a, r);
 	else

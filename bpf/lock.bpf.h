@@ -352,7 +352,7 @@ static __always_inline void lock_look(u32 w, struct task_struct *task, struct ta
 	if (tid)
 		holder = lock_owner_task(task, tid);
 	if (holder) {
-		if (holder->pid != task->pid &&
+		if (holder->pid != task->pid && !(holder->flags & PF_KTHREAD) &&
 		    (holder->tgid == task->tgid || (any_process && may_share(task, holder)))) {
 			key.tgid = holder->tgid;
 			key.tid = holder->pid;

@@ -47,6 +47,8 @@ COUNT_MAP(callers_a, struct caller_key, u64);
 COUNT_MAP(callers_b, struct caller_key, u64);
 COUNT_MAP(futex_a, struct futex_key, struct futex_value);
 COUNT_MAP(futex_b, struct futex_key, struct futex_value);
+COUNT_MAP(futex_rest_a, struct futex_key, struct futex_value);
+COUNT_MAP(futex_rest_b, struct futex_key, struct futex_value);
 COUNT_MAP(locks_a, struct lock_key, struct lock_value);
 COUNT_MAP(locks_b, struct lock_key, struct lock_value);
 

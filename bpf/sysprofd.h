@@ -391,7 +391,7 @@ enum futex_outcome {
 struct futex_key {
 	u64 stack;
 	u64 start;
-	u64 address; /* user address of the futex word */
+	u64 address; /* user address of the futex word; 0: of those that found no place of their own */
 	u32 tgid;
 	u32 tid;
 	u16 futex_class;

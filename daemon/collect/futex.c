@@ -34,8 +34,10 @@ static int futex_drain(struct collector *c, unsigned set, struct slice *s)
 {
 	struct drain d = { .c = c, .s = s };
 	int r = drain_map(c, set ? c->skel->maps.futex_b : c->skel->maps.futex_a, drain_one, &d);
-	int k;
+	int k = drain_map(c, set ? c->skel->maps.futex_rest_b : c->skel->maps.futex_rest_a,
+			  drain_one, &d);
 
+	r = r < 0 ? r : k;
 	slice_balance(s, SOURCE_FUTEX, d.waits);
 	k = locks_drain(c, set, s);
 	r = r < 0 ? r : k;
@@ -45,7 +47,7 @@ static int futex_drain(struct collector *c, unsigned set, struct slice *s)
 
 static int futex_configure(struct collector *c)
 {
-	uint32_t entries = count_entries(c, 250, 8192, 32768);
+	uint32_t entries = count_entries(c, 250, 8192, 32768), rest = MAX(entries / 8, 1U);
 	int r;
 
 	if (c->sources[SOURCE_FUTEX].attempt) {
@@ -60,6 +62,10 @@ static int futex_configure(struct collector *c)
 		r = use_map(c->skel->maps.futex_a, entries);
 	if (r == 0)
 		r = use_map(c->skel->maps.futex_b, entries);
+	if (r == 0)
+		r = use_map(c->skel->maps.futex_rest_a, rest);
+	if (r == 0)
+		r = use_map(c->skel->maps.futex_rest_b, rest);
 	if (r == 0)
 		r = locks_configure(c);
 	if (r == 0)

@@ -56,13 +56,13 @@ static uint64_t who(const struct word *k)
 
 static int64_t lock_of(struct window *w, const struct word *k)
 {
-	uint32_t *known = memo_find(&w->locks, k->start, who(k));
+	uint32_t *known = k->address ? memo_find(&w->locks, k->start, who(k)) : NULL;
 	int64_t id;
 	int r;
 
 	if (known)
 		return *known;
-	if (w->bucket->dict->n_locks > LOCKS_PER_BUCKET) {
+	if (!k->address || w->bucket->dict->n_locks > LOCKS_PER_BUCKET) {
 		w->stats.folded_locks++;
 		return other_lock(w);
 	}

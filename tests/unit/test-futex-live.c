@@ -480,6 +480,53 @@ static void test_flood(void **state)
 	munmap(t, sizeof(*t));
 }
 
+/* ---- more addresses than places ------------------------------------------------------------------------ */
+
+#define PLACES 256
+#define MANY_WORDS (4 * PLACES)
+
+struct many {
+	uint32_t word[MANY_WORDS];
+	uint32_t timed; /* waits that slept */
+};
+
+static void wait_at_many(void *arg)
+{
+	const struct timespec ts = { .tv_nsec = 100000 };
+	struct many *m = arg;
+
+	for (int i = 0; i < MANY_WORDS; i++)
+		must_end(-ETIMEDOUT, futex(&m->word[i], FUTEX_WAIT_PRIVATE, 0, &ts, 0), &m->timed);
+}
+
+/* No wait is lost; those without a place are of no lock that is known. */
+static void test_many_addresses(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = NULL;
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct many *m = shared_memory(sizeof(*m));
+	struct futex_value all, rest = {};
+	pid_t pid;
+
+	o.count_entries = PLACES;
+	c = start_or_skip(&o);
+	pid = start_process(wait_at_many, m);
+	wait_for(pid);
+	s = drain(c, true);
+	waits(s, pid, NULL, FUTEX_CLASS_WAIT, FUTEX_TIMED_OUT, &all);
+	for (size_t i = 0; i < s->n_futex; i++)
+		if ((pid_t)s->futex[i].key.tgid == pid && !s->futex[i].key.address)
+			rest.waits += s->futex[i].value.waits;
+	print_message("%lu of %u waits, %lu without a place\n", all.waits, m->timed, rest.waits);
+	assert_int_equal(all.waits, m->timed);
+	assert_true(all.ns >= m->timed * 100000ULL);
+	assert_true(rest.waits >= m->timed - PLACES);
+	assert_int_equal(s->source[SOURCE_FUTEX].sum.lost[LOSS_COUNT_FULL], 0);
+	assert_conserved(s, SOURCE_FUTEX);
+	munmap(m, sizeof(*m));
+}
+
 /* ---- every operation that waits ----------------------------------------------------------------------- */
 
 static void *pi_holder(void *arg)
@@ -700,7 +747,7 @@ int main(void)
 		cmocka_unit_test(test_handled),	     cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_flood),	     cmocka_unit_test(test_operations),
 		cmocka_unit_test(test_requeue),	     cmocka_unit_test(test_two_processes),
-		cmocka_unit_test(test_attach_order),
+		cmocka_unit_test(test_attach_order), cmocka_unit_test(test_many_addresses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

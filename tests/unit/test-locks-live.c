@@ -328,6 +328,50 @@ static void test_inheriting(void **state)
 	assert_true(f.held[HOLDER_BLOCKED].ns > 4 * f.held[HOLDER_RUNNING].ns);
 }
 
+/* ---- what anybody may write ------------------------------------------------------------------------- */
+
+#define FORGED_WAITS 20
+#define MUTEX_SHARED 128
+
+/* The words of glibc's mutex. */
+struct forged {
+	uint32_t lock, count, owner, users, kind;
+};
+
+static void wait_for_forged(void *arg)
+{
+	static const uint32_t owners[] = { 2 /* kthreadd */, 0x3fffffff, UINT32_MAX, 0 /* us */ };
+	const struct timespec t = { .tv_nsec = 5000000 };
+	struct forged *f = arg;
+
+	for (size_t i = 0; i < FORGED_WAITS; i++) {
+		*f = (struct forged){
+			.lock = 2,
+			.owner = owners[i % ARRAY_SIZE(owners)] ?: (uint32_t)getpid(),
+			.kind = MUTEX_SHARED,
+		};
+		futex(&f->lock, FUTEX_WAIT, 2, &t);
+	}
+}
+
+/* Nobody holds a lock who cannot. */
+static void test_forged(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	_cleanup_(slice_free_p) struct slice *s = NULL;
+	struct forged *f = shared_memory(sizeof(*f));
+	pid_t pid = start_process(wait_for_forged, f);
+
+	wait_for(pid);
+	s = drain(c, true);
+	for (int i = HOLDER_UNKNOWN + 1; i <= HOLDER_BLOCKED; i++)
+		assert_int_equal(samples_of(s, pid, f, LOCK_LOOK, i).n, 0);
+	if (kernel_finds_threads())
+		assert_true(samples_of(s, pid, f, LOCK_LOOK, HOLDER_UNKNOWN).n > 0);
+	munmap(f, sizeof(*f));
+}
+
 /* ---- one lock inside another ----------------------------------------------------------------------- */
 
 struct nested {
@@ -420,6 +464,7 @@ int main(void)
 		cmocka_unit_test(test_crowd),	       cmocka_unit_test(test_histogram),
 		cmocka_unit_test(test_blocked_holder), cmocka_unit_test(test_running_holder),
 		cmocka_unit_test(test_inheriting),     cmocka_unit_test(test_nested),
+		cmocka_unit_test(test_forged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
