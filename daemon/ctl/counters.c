@@ -187,11 +187,11 @@ static void saturation_text(const Sysprofd__V1__CountersResponse *m, const struc
 	put_share(&cpus, "CPUs       ", s->busy_ns, s->capacity_ns);
 	strbuf_printf(&cpus, " busy: %.2f of %.0f", (double)s->busy_ns / covered,
 		      (double)s->capacity_ns / covered);
-	text_line(text, STYLE_BOLD, cpus.data ?: "", out);
+	text_sentence(text, STYLE_BOLD, cpus.data ?: "", 11, out);
 	waiting_text(s, &waiting);
-	text_line(text, STYLE_PLAIN, waiting.data ?: "", out);
+	text_sentence(text, STYLE_PLAIN, waiting.data ?: "", 11, out);
 	pressure_text(s, &pressure);
-	text_line(text, STYLE_PLAIN, pressure.data ?: "", out);
+	text_sentence(text, STYLE_PLAIN, pressure.data ?: "", 11, out);
 	strbuf_putc(out, '\n');
 }
 

@@ -139,6 +139,17 @@ static void add_line(const struct text *t, enum text_style style, struct strbuf 
 	strbuf_done(line);
 }
 
+#define EVIDENCE_INDENT 4
+#define FACTS_INDENT 11
+
+/* What matters is never cut. */
+static void add_sentence(const struct text *t, enum text_style style, unsigned indent,
+			 struct strbuf *line, struct strbuf *out)
+{
+	text_sentence(t, style, line->data ?: "", indent, out);
+	strbuf_done(line);
+}
+
 static void head_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
 {
 	struct strbuf line = {};
@@ -152,10 +163,8 @@ static void head_text(const struct text *t, const Sysprofd__V1__LockRow *row, st
 		strbuf_puts(&line, ", shared by processes");
 	add_line(t, STYLE_BOLD, &line, out);
 	strbuf_printf(&line, "  %s: %s", row->verdict, row->evidence);
-	if (streq(row->verdict, "idle-pool"))
-		add_line(t, STYLE_DIM, &line, out);
-	else
-		add_line(t, STYLE_WARN, &line, out);
+	add_sentence(t, streq(row->verdict, "idle-pool") ? STYLE_DIM : STYLE_WARN, EVIDENCE_INDENT,
+		     &line, out);
 }
 
 static void waits_text(const struct text *t, const Sysprofd__V1__LockRow *row, struct strbuf *out)
@@ -173,7 +182,7 @@ static void waits_text(const struct text *t, const Sysprofd__V1__LockRow *row, s
 		strbuf_printf(&line, "; up to %s at once", human_count(row->concurrent, most));
 	if (row->timed_out)
 		strbuf_printf(&line, "; %s timed out", human_count(row->timed_out, most));
-	add_line(t, STYLE_PLAIN, &line, out);
+	add_sentence(t, STYLE_PLAIN, FACTS_INDENT, &line, out);
 }
 
 static const char *place_of(const Sysprofd__V1__LockStack *s)
@@ -253,7 +262,7 @@ static void looks_text(const struct text *t, const Sysprofd__V1__LockRow *row, s
 	strbuf_printf(&line, "  holder   found for %s of %s waits that were looked at",
 		      human_share((double)found, (double)(found + row->seen_unknown), share),
 		      human_count(found + row->seen_unknown, n));
-	add_line(t, STYLE_PLAIN, &line, out);
+	add_sentence(t, STYLE_PLAIN, FACTS_INDENT, &line, out);
 }
 
 static void unlockers_text(const struct text *t, const Sysprofd__V1__LockRow *row,
@@ -277,7 +286,7 @@ static void unlockers_text(const struct text *t, const Sysprofd__V1__LockRow *ro
 		      human_count(row->wakes, calls), human_count(row->woken, woken),
 		      human_count(row->idle_wakes, idle));
 	if (row->wakes || row->idle_wakes)
-		add_line(t, STYLE_PLAIN, &line, out);
+		add_sentence(t, STYLE_PLAIN, FACTS_INDENT, &line, out);
 	strbuf_done(&line);
 }
 

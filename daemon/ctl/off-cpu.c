@@ -180,12 +180,12 @@ static void sums_text(const Sysprofd__V1__OffCpuResponse *m, bool idle, const st
 	strbuf_printf(&line, "blocked %s, waiting for a CPU %s, preempted %s",
 		      human_duration(m->blocked, a), human_duration(m->run_queue, b),
 		      human_duration(m->preempted, c));
-	text_line(text, STYLE_BOLD, line.data ?: "", out);
+	text_sentence(text, STYLE_BOLD, line.data ?: "", 2, out);
 	strbuf_done(&line);
 	strbuf_printf(&line, "idle %s, in %s threads%s", human_duration(m->idle, a),
 		      human_count(m->idle_threads, b),
 		      idle || !m->idle ? "" : "; --idle shows them");
-	text_line(text, STYLE_DIM, line.data ?: "", out);
+	text_sentence(text, STYLE_DIM, line.data ?: "", 2, out);
 	strbuf_putc(out, '\n');
 }
 

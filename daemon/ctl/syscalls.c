@@ -277,7 +277,7 @@ static void sums_text(const Sysprofd__V1__SyscallsResponse *m, const struct text
 		      rate_text(per_second((double)m->calls, m->coverage), rate),
 		      estimate_text(m->errors, m->errors ? m->errors_within : NULL, errors),
 		      human_share((double)m->errors, (double)m->calls, share));
-	text_line(text, STYLE_BOLD, line.data ?: "", out);
+	text_sentence(text, STYLE_BOLD, line.data ?: "", 2, out);
 	strbuf_putc(out, '\n');
 }
 

@@ -131,12 +131,19 @@ void text_fit(const struct text *t, const char *s, size_t width, bool middle, st
 		put_tail(s, len, width - dots_width - head, out);
 }
 
-void text_wrap(const struct text *t, const char *s, unsigned indent, struct strbuf *out)
+/* The first line begins in column `first`. */
+static void wrap(const struct text *t, const char *s, size_t first, unsigned indent,
+		 struct strbuf *out)
 {
-	size_t column = 0;
+	bool begun = false; /* there is a word in front */
+	size_t column;
 
-	if (t->width <= indent)
+	if (t->width && t->width <= indent)
 		indent = 0;
+	if (t->width && t->width <= first)
+		first = 0;
+	column = first;
+	strbuf_printf(out, "%*s", (int)first, "");
 	while (*s) {
 		size_t n = strcspn(s, " ");
 		_cleanup_free_ char *word = strndup(s, n);
@@ -147,19 +154,25 @@ void text_wrap(const struct text *t, const char *s, unsigned indent, struct strb
 			return;
 		}
 		w = text_width(word);
-		if (column > 0 && t->width && column + 1 + w > t->width) {
+		if (begun && t->width && column + 1 + w > t->width) {
 			strbuf_printf(out, "\n%*s", (int)indent, "");
 			column = indent;
-		} else if (column > 0) {
+		} else if (begun) {
 			strbuf_putc(out, ' ');
 			column++;
 		}
+		begun = true;
 		text_fit(t, word, t->width ? t->width - MIN(column, t->width - 1) : 0, false, out);
 		column += w;
 		s += n;
 		s += strspn(s, " ");
 	}
 	strbuf_putc(out, '\n');
+}
+
+void text_wrap(const struct text *t, const char *s, unsigned indent, struct strbuf *out)
+{
+	wrap(t, s, 0, indent, out);
 }
 
 static void begin_style(const struct text *t, enum text_style style, struct strbuf *out)
@@ -184,6 +197,29 @@ void text_line(const struct text *t, enum text_style style, const char *s, struc
 	text_fit(t, s, t->width, false, out);
 	end_style(t, style, out);
 	strbuf_putc(out, '\n');
+}
+
+void text_sentence(const struct text *t, enum text_style style, const char *s, unsigned indent,
+		   struct strbuf *out)
+{
+	_cleanup_(strbuf_done) struct strbuf lines = {};
+	size_t first = strspn(s, " ");
+
+	wrap(t, s + first, first, indent, &lines);
+	if (strbuf_error(&lines) < 0) {
+		out->error = -ENOMEM;
+		return;
+	}
+	/* Pagers end a style with the line. */
+	for (const char *line = lines.data; *line;) {
+		size_t n = strcspn(line, "\n");
+
+		begin_style(t, style, out);
+		strbuf_add(out, line, n);
+		end_style(t, style, out);
+		strbuf_putc(out, '\n');
+		line += n + 1;
+	}
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

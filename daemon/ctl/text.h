@@ -34,6 +34,9 @@ enum text_style {
 };
 /* One line in a style; cut to the terminal. */
 void text_line(const struct text *t, enum text_style style, const char *s, struct strbuf *out);
+/* text_wrap() in a style; blanks that s begins with indent the first line. */
+void text_sentence(const struct text *t, enum text_style style, const char *s, unsigned indent,
+		   struct strbuf *out);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 

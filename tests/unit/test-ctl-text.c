@@ -168,6 +168,27 @@ static void test_wrap(void **state)
 	}
 }
 
+static void test_sentence(void **state)
+{
+	struct text t = { .utf8 = true, .color = true, .width = 20 };
+	_cleanup_(strbuf_done) struct strbuf b = {}, whole = {};
+
+	text_sentence(&t, STYLE_BOLD, "  verdict: it was blocked for long", 4, &b);
+	assert_string_equal(b.data, "\x1b[1m  verdict: it was\x1b[0m\n"
+				    "\x1b[1m    blocked for long\x1b[0m\n");
+	t = (struct text){};
+	text_sentence(&t, STYLE_BOLD, "  verdict: it was blocked for long", 4, &whole);
+	assert_string_equal(whole.data, "  verdict: it was blocked for long\n");
+	t.color = false;
+	for (unsigned width = 1; width < 40; width++) {
+		_cleanup_(strbuf_done) struct strbuf narrow = {};
+
+		t.width = width;
+		text_sentence(&t, STYLE_WARN, "  verdict: it was blocked for long", 4, &narrow);
+		check_lines(&narrow, width);
+	}
+}
+
 static void test_color_only_on_terminals(void **state)
 {
 	struct winsize size = { .ws_row = 24, .ws_col = 93 };
@@ -316,6 +337,7 @@ int main(void)
 		cmocka_unit_test(test_tables_fit_any_width),
 		cmocka_unit_test(test_table_layout),
 		cmocka_unit_test(test_wrap),
+		cmocka_unit_test(test_sentence),
 		cmocka_unit_test(test_json_writer),
 		cmocka_unit_test(test_json_find),
 		cmocka_unit_test(test_json_find_hostile),
