@@ -135,8 +135,7 @@ void text_fit(const struct text *t, const char *s, size_t width, bool middle, st
 static void wrap(const struct text *t, const char *s, size_t first, unsigned indent,
 		 struct strbuf *out)
 {
-	bool begun = false; /* there is a word in front */
-	size_t column;
+	size_t column, blanks = 0; /* behind the word in front */
 
 	if (t->width && t->width <= indent)
 		indent = 0;
@@ -154,18 +153,18 @@ static void wrap(const struct text *t, const char *s, size_t first, unsigned ind
 			return;
 		}
 		w = text_width(word);
-		if (begun && t->width && column + 1 + w > t->width) {
+		if (blanks && t->width && column + blanks + w > t->width) {
 			strbuf_printf(out, "\n%*s", (int)indent, "");
 			column = indent;
-		} else if (begun) {
-			strbuf_putc(out, ' ');
-			column++;
+		} else {
+			strbuf_printf(out, "%*s", (int)blanks, "");
+			column += blanks;
 		}
-		begun = true;
 		text_fit(t, word, t->width ? t->width - MIN(column, t->width - 1) : 0, false, out);
 		column += w;
 		s += n;
-		s += strspn(s, " ");
+		blanks = strspn(s, " ");
+		s += blanks;
 	}
 	strbuf_putc(out, '\n');
 }

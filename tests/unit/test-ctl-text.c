@@ -179,13 +179,15 @@ static void test_sentence(void **state)
 	t = (struct text){};
 	text_sentence(&t, STYLE_BOLD, "  verdict: it was blocked for long", 4, &whole);
 	assert_string_equal(whole.data, "  verdict: it was blocked for long\n");
-	t.color = false;
 	for (unsigned width = 1; width < 40; width++) {
 		_cleanup_(strbuf_done) struct strbuf narrow = {};
 
 		t.width = width;
-		text_sentence(&t, STYLE_WARN, "  verdict: it was blocked for long", 4, &narrow);
+		text_sentence(&t, STYLE_WARN, "  waits    1,234, 5.67 s together", 11, &narrow);
 		check_lines(&narrow, width);
+		/* Columns stay. */
+		if (width >= 17)
+			assert_memory_equal(narrow.data, "  waits    1,234,", 17);
 	}
 }
 
