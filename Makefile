@@ -163,12 +163,12 @@ check-kernels:
 	@tests/kernels/run.sh $(B)
 
 bench:
-	@packaging/deps.sh test
+	@packaging/deps.sh bench
 	@$(MAKE) --no-print-directory all benches workloads
 	@tests/bench/run.sh $(B)
 
 bench-stacks:
-	@packaging/deps.sh bench
+	@packaging/deps.sh stacks
 	@$(MAKE) --no-print-directory all benches
 	@python3 tests/bench/stacks.py $(B)
 
@@ -225,7 +225,7 @@ help:
 	@echo 'make run           install, build, record this host for 20 s, show the answers (root)'
 	@echo 'make check         install, build, run every test, other kernels included (root)'
 	@echo 'make check-kernels boot other kernels in the emulator and record there'
-	@echo 'make bench         print what sysprofd costs'
+	@echo 'make bench         print what sysprofd costs (installs what it is compared with)'
 	@echo 'make bench-stacks  how complete the stacks of real programs are (installs them)'
 	@echo 'make install       DESTDIR= PREFIX=/usr'
 	@echo 'make fuzz          fuzzers of what comes from outside, FUZZ_SECONDS=60 each (clang)'

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs Debian packages: what the build needs, with "test" also what the tests need, with "bench" also what is measured.
+# Installs Debian packages: what the build needs, with "test" also what the tests need, with "bench" also what is measured
+# beside us, with "stacks" also programs whose stacks are.
 # Does nothing, and needs no root and no network, when all of them are there.
 set -eu
 
@@ -13,13 +14,16 @@ test="libcmocka-dev python3/python3 libxml2-utils golang-go/go prometheus/promto
 	strace valgrind clang-format clang-tidy qemu-system-x86 qemu-system-arm gcc-aarch64-linux-gnu busybox-static cpio xz-utils zstd
 	musl-tools procps util-linux"
 
-# Programs whose stacks are looked at, and bcc's tools to compare with.
-bench="python3/python3 perl sqlite3 openssl git redis-server nginx postgresql/postgres nodejs/node default-jdk-headless/java curl/curl libbpf-tools/offcputime"
+# A server that is slowed down, and bcc's tools to compare with.
+bench="redis-server/redis-server redis-tools/redis-benchmark libbpf-tools/offcputime"
+# Programs whose stacks are looked at.
+stacks="python3/python3 perl sqlite3 openssl git nginx postgresql/postgres nodejs/node default-jdk-headless/java curl/curl"
 
 want=$build
 case ${1:-build} in
 test) want="$build $test" ;;
 bench) want="$build $test $bench" ;;
+stacks) want="$build $test $bench $stacks" ;;
 esac
 
 missing=

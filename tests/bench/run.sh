@@ -1,12 +1,14 @@
 #!/bin/bash
 # `make bench`: what sysprofd costs on this host, beside its targets. $1: the build directory. Root.
 #
-# What is compared is interleaved, round by round, on one CPU, in CPU time. A figure is the median of the rounds,
-# with the least and the greatest behind it. Takes about five minutes where the host is quiet; where it is not,
-# says so, since then no figure means much. ONLY=hooks|mix|start|store runs a part, ROUNDS=n another number.
+# What is compared is interleaved, on one CPU, in CPU time where nothing else is said. A figure is the median of its rounds,
+# with the quartiles behind it. Takes about six minutes; where the host is not quiet it says so, since then no figure
+# means much. ONLY=hooks|redis|mix|start|store runs a part, ROUNDS=n another number of blocks for hooks and redis.
 set -u
 build=$(realpath "${1:-build}")
-rounds=${ROUNDS:-9}
+rounds=${ROUNDS:-60}
+tool_rounds=5
+daemon_rounds=6
 only=${ONLY:-*}
 mix_seconds=30
 mix_warm=25 # the tables are there, and the parser that made them has gone
@@ -60,7 +62,7 @@ section()
 	printf '\n%s\n' "$*"
 }
 
-# Prints one line: the median of the values and their spread. A target is an upper limit, or - for none.
+# Prints one line: the median of the values and their quartiles. A target is an upper limit, or - for none.
 row() # what, unit, target, value...
 {
 	local what=$1 unit=$2 target=$3 line
@@ -73,8 +75,9 @@ row() # what, unit, target, value...
 		{ v[NR] = $1 }
 		END {
 			m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
+			q = int((NR + 3) / 4)
 			if (NR > 1)
-				spread = text(v[1]) " .. " text(v[NR])
+				spread = text(v[q]) " .. " text(v[NR + 1 - q])
 			if (target != "-") {
 				limit = "<= " target
 				verdict = m <= target ? "ok" : "MISS"
@@ -171,9 +174,30 @@ others()
 
 # ---- hooks -----------------------------------------------------------------------------------------------
 
-# Figures of round i under what is attached: ops_NAME[i], NAME being call, pipe or futex with a suffix.
+# Values of a figure of bench-hooks, in $dir/figures.
+figures() # name
+{
+	sed -n "s/^$1 //p" "$dir/figures"
+}
+
+# The row of such a figure; none where it could not be measured, of which a note tells.
+figure_row() # name, what, unit, target
+{
+	local values
+	values=$(figures "$1")
+	# shellcheck disable=SC2086 # many of them
+	[ -z "$values" ] || row "$2" "$3" "$4" $values
+}
+
+figure_notes()
+{
+	local line
+	figures note | while IFS= read -r line; do note "$line"; done
+}
+
+# What operations cost beside a tool of round i: ops_NAME[i], NAME being call, pipe or futex with the tool or none.
 declare -A ops
-measure_ops() # suffix, round
+measure_ops() # tool or none, round
 {
 	local name ns
 	while read -r name ns; do
@@ -182,46 +206,28 @@ measure_ops() # suffix, round
 	[ -n "${ops[futex-$1-$2]-}" ] || die "bench-ops failed"
 }
 
-# One value per round from an awk expression in which syscall, pipe and futex are what the operations cost with
-# the tool, syscall0, pipe0 and futex0 without.
-per_round() # suffix, expression
+# One value per round from an awk expression in which call, pipe and futex are what the operations cost with
+# the tool, call0, pipe0 and futex0 without.
+per_round() # tool, expression
 {
 	local i
-	for ((i = 0; i < rounds; i++)); do
-		awk -v syscall="${ops[syscall-$1-$i]}" -v pipe="${ops[pipe-$1-$i]}" \
-			-v futex="${ops[futex-$1-$i]}" -v syscall0="${ops[syscall-none-$i]}" \
-			-v pipe0="${ops[pipe-none-$i]}" -v futex0="${ops[futex-none-$i]}" "
-			BEGIN {
-				call = syscall - syscall0
-				turn = (pipe - pipe0 - 4 * call) / 2
-				print $2
-			}"
+	for ((i = 0; i < tool_rounds; i++)); do
+		awk -v call="${ops[call-$1-$i]}" -v pipe="${ops[pipe-$1-$i]}" \
+			-v futex="${ops[futex-$1-$i]}" -v call0="${ops[call-none-$i]}" \
+			-v pipe0="${ops[pipe-none-$i]}" -v futex0="${ops[futex-none-$i]}" "BEGIN { print $2 }"
 	done
 }
 
-# Per wait, of which a round trip has two, as it has two calls that wake.
-futex_adds()
+tool_row() # tool, what, unit, expression
 {
-	local i
-	for ((i = 0; i < rounds; i++)); do
-		calculate "(${ops[futex-sysprofd-$i]} - ${ops[futex-nofutex-$i]}) / 2"
-	done
+	# shellcheck disable=SC2046 # many values
+	[[ " ${tools[*]} " != *" $1 "* ]] || row "$2" "$3" - $(per_round "$1" "$4")
 }
 
-# A call's median in the default is one that is not timed: spans come every other second.
-by_default()
+# Tools of others, which are started and stopped once a round.
+measure_tools()
 {
-	local i counts details
-	mapfile -t counts < <(per_round sysprofd call)
-	mapfile -t details < <(per_round details call)
-	for ((i = 0; i < rounds; i++)); do
-		calculate "0.9 * (${counts[i]}) + 0.1 * (${details[i]})"
-	done
-}
-
-hooks()
-{
-	local i t tools=() absent=()
+	local i t
 	for t in offcputime syscount futexctn; do
 		if ! command -v $t >/dev/null; then
 			absent+=("bcc's $t is skipped: it is not here (package libbpf-tools)")
@@ -232,53 +238,113 @@ hooks()
 		fi
 		stop "${pids[@]}"
 	done
-	for ((i = 0; i < rounds; i++)); do
+	for ((i = 0; i < tool_rounds && ${#tools[@]}; i++)); do
 		measure_ops none $i
-		start_floor
-		measure_ops floor $i
-		stop "$floor"
-		start_daemon hooks
-		measure_ops sysprofd $i
-		stop "$daemon"
-		start_daemon hooks syscall-details=off
-		measure_ops counts $i
-		stop "$daemon"
-		start_daemon hooks syscall-details=always
-		measure_ops details $i
-		stop "$daemon"
-		start_daemon hooks futex=no
-		measure_ops nofutex $i
-		stop "$daemon"
 		for t in "${tools[@]}"; do
 			start_tool $t || die "$t: $(tail -n 1 "$dir/tool")"
 			measure_ops $t $i
 			stop "$tool"
 		done
 	done
-	section "Hooks: CPU time on CPU $cpu, $rounds rounds. A round trip is two switches and four calls."
-	row "system call, nothing attached" ns - $(per_round none syscall)
-	row "system call: an empty program adds" ns - $(per_round floor call)
-	row "system call: sysprofd adds, counts and errors" ns 130 $(per_round counts call)
-	row "system call: sysprofd adds, timing and sizing" ns 175 $(per_round details call)
-	row "system call: sysprofd adds, a tenth of the time" ns 135 $(by_default)
-	[[ " ${tools[*]} " != *" syscount "* ]] || row "system call: bcc syscount adds" ns - $(per_round syscount call)
-	row "pipe round trip, nothing attached" ns - $(per_round none pipe)
-	row "context switch: an empty program adds" ns - $(per_round floor turn)
-	row "context switch: sysprofd adds" ns 300 $(per_round sysprofd turn)
-	[[ " ${tools[*]} " != *" offcputime "* ]] ||
-		row "context switch: bcc offcputime adds" ns - $(per_round offcputime turn)
-	row "pipe round trip: lost to sysprofd" % 25 $(per_round sysprofd '(pipe / pipe0 - 1) * 100')
-	[[ " ${tools[*]} " != *" offcputime "* ]] ||
-		row "pipe round trip: lost to bcc offcputime" % - $(per_round offcputime '(pipe / pipe0 - 1) * 100')
-	row "futex round trip, nothing attached" ns - $(per_round none futex)
-	row "futex round trip: lost to sysprofd" % - $(per_round sysprofd '(futex / futex0 - 1) * 100')
-	[[ " ${tools[*]} " != *" futexctn "* ]] ||
-		row "futex round trip: lost to bcc futexctn" % - $(per_round futexctn '(futex / futex0 - 1) * 100')
-	row "futex round trip: lost without futex waits" % - $(per_round nofutex '(futex / futex0 - 1) * 100')
-	row "futex wait, beyond switch and calls: sysprofd" ns - \
-		$(per_round sysprofd '(futex - futex0 - 4 * call - 2 * turn) / 2')
-	row "futex wait and wake: what the futex waits add" ns - $(futex_adds)
+}
+
+hooks()
+{
+	local t tools=() absent=()
+	"$build/tests/bench/bench-hooks" "$cpu" "$rounds" >"$dir/figures" || die "bench-hooks failed"
+	measure_tools
+	section "Hooks: CPU time on CPU $cpu, $rounds blocks of 18 ms each, between blocks with nothing attached"
+	figure_row call "system call, nothing attached" ns -
+	figure_row call-empty "system call: an empty program adds" ns -
+	figure_row call-counts "system call: counts and errors" ns 130
+	figure_row call-timed "system call: timed and sized as well" ns 175
+	figure_row call-default "system call: that for a tenth of the time" ns 135
+	figure_row call-stacks "system call: the stack of one in 1,000 adds" ns -
+	tool_row syscount "system call: bcc syscount" ns 'call - call0'
+	figure_row pipe "pipe round trip, nothing attached" ns -
+	figure_row switch-empty "context switch: an empty program adds" ns -
+	figure_row switch-empties "context switch: two, at the resume as well" ns -
+	figure_row switch "context switch: off-CPU" ns 300
+	figure_row switch-wakers "context switch: off-CPU that sees wakers" ns -
+	figure_row switch-counters "context switch: hardware counters add" ns -
+	figure_row switch-reads "context switch: counters read each time add" ns -
+	tool_row offcputime "context switch: bcc offcputime" ns '(pipe - pipe0) / 2'
+	figure_row pipe-all "pipe round trip: lost to all sources" % 25
+	figure_row pipe-always "pipe round trip: lost while in spans" % -
+	tool_row offcputime "pipe round trip: lost to bcc offcputime" % '(pipe / pipe0 - 1) * 100'
+	figure_row futex "futex round trip, nothing attached" ns -
+	figure_row futex-all "futex round trip: lost to all sources" % -
+	tool_row futexctn "futex round trip: lost to bcc futexctn" % '(futex / futex0 - 1) * 100'
+	figure_row futex-wait "futex wait and wake: beyond switch and calls" ns 100
+	figure_row lock-wait "wait for a mutex of the kernel" ns -
+	note "(of all sources a tenth of the time is in spans: calls are timed and sized, wakers are seen)"
+	figure_notes
 	for t in "${absent[@]}"; do note "$t"; done
+}
+
+# ---- redis -----------------------------------------------------------------------------------------------
+
+# Requests a second.
+requests()
+{
+	taskset -c "$client_cpu" redis-benchmark -p "$port" -t get -n 60000 --csv 2>/dev/null |
+		awk -F '"' '$2 == "GET" { print $4 }'
+}
+
+start_redis()
+{
+	local i
+	for i in $(seq 100); do
+		[ $((i % 20)) != 1 ] || port=$((20000 + RANDOM % 10000))
+		redis-cli -p "$port" ping >/dev/null 2>&1 && continue
+		taskset -c "$cpu" redis-server --bind 127.0.0.1 --port "$port" --save '' --appendonly no \
+			--dir "$dir" >"$dir/redis" </dev/null 2>&1 &
+		server=$!
+		pids+=("$server")
+		for _ in $(seq 50); do
+			kill -0 "$server" 2>/dev/null || break
+			[ "$(redis-cli -p "$port" ping 2>/dev/null)" != PONG ] || return 0
+			sleep 0.1
+		done
+		stop "$server"
+	done
+	return 1
+}
+
+redis()
+{
+	local i t port server load before with after lost=() client_cpu
+	client_cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') # the first one that we may use
+	for t in redis-server redis-cli redis-benchmark; do
+		command -v $t >/dev/null && continue
+		section "Redis"
+		note "skipped: $t is not here (packages redis-server, redis-tools)"
+		return
+	done
+	start_redis || die "redis-server does not start: $(tail -n 1 "$dir/redis")"
+	taskset -c "$client_cpu" redis-benchmark -p "$port" -t get -n 1000000000 -q >/dev/null 2>&1 </dev/null &
+	load=$!
+	pids+=("$load")
+	sleep 0.5
+	"$build/tests/bench/bench-hooks" "$cpu" "$rounds" "$port" >"$dir/figures" || die "bench-hooks failed"
+	stop "$load"
+	before=$(requests)
+	for ((i = 0; i < daemon_rounds; i++)); do
+		start_daemon redis
+		sleep 3
+		with=$(requests)
+		stop "$daemon"
+		after=$(requests)
+		lost+=("$(calculate "(1 - $with / (($before + $after) / 2)) * 100")")
+		before=$after
+	done
+	section "Redis: GET by redis-benchmark on CPU $client_cpu, server on CPU $cpu, elapsed time"
+	figure_row request "a request, nothing attached" ns -
+	figure_row request-empties "requests lost to empty programs" % -
+	figure_row request-all "requests lost to the programs" % -
+	figure_row request-always "requests lost to the programs in spans" % -
+	row "requests lost to the daemon, of $daemon_rounds starts" % - "${lost[@]}"
+	stop "$server"
 }
 
 # ---- an ordinary mix ---------------------------------------------------------------------------------------
@@ -350,7 +416,7 @@ host_counts()
 
 mix()
 {
-	local load helpers i t0 t1 d0 d1 b0 b1 before after calls waits elapsed
+	local load helpers i t0 t1 d0 d1 b0 b1 before after calls waits
 	local daemons=() programs=() all=()
 
 	"$build/tests/workload/mix" $((mix_seconds + mix_warm + 20)) 200 </dev/null >/dev/null 2>&1 &
@@ -429,7 +495,7 @@ start()
 
 # ---- the store ---------------------------------------------------------------------------------------------
 
-# A figure of bench-store or bench-query: the number before the unit, on the line with the label.
+# Of bench-store or bench-query: the number before the unit, on the line with the label.
 figure() # label, unit
 {
 	sed -n "s/^ *$1  *//p" "$dir/store.out" | grep -o "[0-9.]* $2" | head -n 1 | cut -d ' ' -f 1
@@ -458,13 +524,13 @@ store()
 [ "$(id -u)" = 0 ] || die "needs root: it loads BPF programs"
 dir=$(mktemp -d /var/tmp/sysprofd-bench.XXXXXX) || exit 1
 begin=$SECONDS
-printf '  %-46s %12s  %-18s %-8s\n' "" "median" "least .. greatest" "target"
+printf '  %-46s %12s  %-18s %-8s\n' "" "median" "quartiles" "target"
 read -r load _ </proc/loadavg
 [ "$(calculate "($load > $cpus)")" = 0 ] || note "This host is busy (load $load on $cpus CPUs): the figures are worse than they could be."
 attached=$(others)
 [ -z "$attached" ] || note "Programs of others are attached and measured along: ${attached% }"
 # shellcheck disable=SC2053 # a pattern is meant
-for part in hooks mix start store; do
+for part in hooks redis mix start store; do
 	[[ $part != $only ]] || $part
 done
 printf '\n%d targets met, %d missed, %d s\n' $met $missed $((SECONDS - begin))
