@@ -11,6 +11,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "collect-live.h"
@@ -478,6 +479,106 @@ static void test_unbiased(void **state)
 	munmap(truth, sizeof(*truth));
 }
 
+/* ---- as fast as a CPU can switch ------------------------------------------------------------------------ */
+
+#define TURNS 100000
+
+struct player {
+	int from, to;
+	bool begins;
+	struct sleeps truth;
+	uint64_t switches; /* that it asked for, as the kernel counts them */
+};
+
+static uint64_t voluntary_switches(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_THREAD, &u);
+	return (uint64_t)u.ru_nvcsw;
+}
+
+/* Two of them, on one CPU: each turn is a switch. */
+static void play(void *arg)
+{
+	struct player *p = arg;
+	uint64_t begin = off_cpu_ns();
+	char ball = 0;
+
+	for (int i = 0; i < TURNS; i++) {
+		if (p->begins && write(p->to, &ball, 1) != 1)
+			_exit(1);
+		if (read(p->from, &ball, 1) != 1)
+			_exit(1);
+		if (!p->begins && write(p->to, &ball, 1) != 1)
+			_exit(1);
+	}
+	p->truth.short_ns = off_cpu_ns() - begin;
+	p->truth.life_ns = off_cpu_ns() - p->truth.begin_ns;
+	p->switches = voluntary_switches();
+}
+
+/* Totals are those of all waits, however many there are and however few are kept. */
+static void test_every_switch(void **state)
+{
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	struct player *players = shared_memory(2 * sizeof(*players));
+	struct sums sum[2] = {};
+	int there[2], back[2];
+	uint64_t begin = mono_now_ns(), took;
+	cpu_set_t before, one;
+	pid_t pids[2];
+	unsigned ended = 0;
+
+	assert_int_equal(pipe(there), 0);
+	assert_int_equal(pipe(back), 0);
+	players[0] = (struct player){ .from = back[0], .to = there[1], .begins = true };
+	players[1] = (struct player){ .from = there[0], .to = back[1] };
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	CPU_ZERO(&one);
+	for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+		if (CPU_ISSET(cpu, &before))
+			CPU_SET(cpu, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	for (int i = 0; i < 2; i++) {
+		players[i].truth.begin_ns = mono_now_ns();
+		pids[i] = start_process(play, &players[i]);
+	}
+	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+
+	while (ended < 2) {
+		_cleanup_(slice_free_p) struct slice *s = NULL;
+
+		run_for(c, 200);
+		for (int i = 0; i < 2; i++)
+			ended += waitpid(pids[i], NULL, WNOHANG) == pids[i];
+		took = mono_now_ns() - begin;
+		s = drain(c, true);
+		for (int i = 0; i < 2; i++)
+			add(&sum[i], s, pids[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		const struct sleeps *truth = &players[i].truth;
+		uint64_t told = sum[i].blocked + sum[i].run_queue + sum[i].preempted;
+
+		print_message("stamped %.1f to %.1f told %.1f ms in %lu waits of %lu, %.0f "
+			      "switches a second\n",
+			      truth->short_ns / 1e6, truth->life_ns / 1e6, told / 1e6, sum[i].waits,
+			      players[i].switches, 2 * (double)players[i].switches * 1e9 / took);
+		/* A wait that is broken off before it is one counts as a switch in neither. */
+		assert_in_range(sum[i].waits, players[i].switches - 2, players[i].switches + 10);
+		assert_true(players[i].switches > TURNS / 10);
+		assert_in_range(told, truth->short_ns * 97 / 100,
+				truth->life_ns * 103 / 100 + 100 * NSEC_PER_MSEC);
+	}
+	for (int i = 0; i < 2; i++) {
+		close(there[i]);
+		close(back[i]);
+	}
+	munmap(players, 2 * sizeof(*players));
+}
+
 /* ---- ends of threads ---------------------------------------------------------------------------------------- */
 
 static void storm(void *arg)
@@ -539,7 +640,8 @@ int main(void)
 		cmocka_unit_test(test_hand_over),    cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_stacks_split), cmocka_unit_test(test_blocked_throughout),
 		cmocka_unit_test(test_spinners),     cmocka_unit_test(test_yield),
-		cmocka_unit_test(test_unbiased),     cmocka_unit_test(test_exits),
+		cmocka_unit_test(test_unbiased),     cmocka_unit_test(test_every_switch),
+		cmocka_unit_test(test_exits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
