@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "serve/lock-evidence.h"
 
+#include <stdio.h>
+
 #include "export/human.h"
 
 /* What a blocked holder waited for the longest, where that is known. */
@@ -49,9 +51,37 @@ static void tell_holder(const struct lock_facts *f, const double shares[LOCK_STA
 		strbuf_puts(out, " of the times when it was looked at");
 }
 
+#define TIMES_MAX (HUMAN_MAX + 6)
+
+static const char *times(uint64_t n, char buf[static TIMES_MAX])
+{
+	char count[HUMAN_MAX];
+
+	if (n == 1)
+		return "once";
+	snprintf(buf, TIMES_MAX, "%s times", human_count(n, count));
+	return buf;
+}
+
+/* Nothing is known of what the holder does. */
+static void tell_waits(const struct lock_facts *f, struct strbuf *out)
+{
+	uint64_t seen = f->seen[LOCK_STATE_RUNNING] + f->seen[LOCK_STATE_RUNNABLE] +
+			f->seen[LOCK_STATE_BLOCKED];
+	char n[TIMES_MAX], mean[HUMAN_MAX];
+
+	strbuf_printf(out, "waited %s, %s on average; ", times(f->waits, n),
+		      human_duration(f->waits ? f->total_ns / f->waits : 0, mean));
+	if (seen)
+		strbuf_printf(out, "who holds it was looked up %s, too rarely to tell why",
+			      times(seen, n));
+	else
+		strbuf_puts(out, "who holds it is not known, see who wakes");
+}
+
 static void tell_idle(const struct lock_facts *f, struct strbuf *out)
 {
-	char n[HUMAN_MAX], mean[HUMAN_MAX], share[HUMAN_MAX];
+	char n[TIMES_MAX], mean[HUMAN_MAX], share[HUMAN_MAX];
 
 	if (f->lock_class == LOCK_CLASS_JOIN)
 		strbuf_puts(out, "waits for the end of a thread");
@@ -60,11 +90,10 @@ static void tell_idle(const struct lock_facts *f, struct strbuf *out)
 	else if (f->waits == 0)
 		strbuf_printf(out, "%s threads wait, and nobody woke one", human_count(f->most, n));
 	else
-		strbuf_printf(
-			out,
-			"waited %s times, %s on average, %s until time was up: there is no work",
-			human_count(f->waits, n), human_duration(f->total_ns / f->waits, mean),
-			human_share((double)f->timed_out, (double)f->waits, share));
+		strbuf_printf(out,
+			      "waited %s, %s on average, %s until time was up: there is no work",
+			      times(f->waits, n), human_duration(f->total_ns / f->waits, mean),
+			      human_share((double)f->timed_out, (double)f->waits, share));
 }
 
 void lock_evidence(const struct lock_facts *f, enum lock_verdict v, struct strbuf *out)
@@ -86,10 +115,6 @@ void lock_evidence(const struct lock_facts *f, enum lock_verdict v, struct strbu
 	} else if (lock_holder_shares(f, shares)) {
 		tell_holder(f, shares, out);
 	} else {
-		strbuf_printf(
-			out,
-			"waited %s times, %s on average; who holds it is not known, see who wakes",
-			human_count(f->waits, a),
-			human_duration(f->waits ? f->total_ns / f->waits : 0, b));
+		tell_waits(f, out);
 	}
 }

@@ -437,6 +437,27 @@ static void test_others(void **state)
 	assert_string_equal(evidence.data, "locks beyond the 2,000 of a bucket, together");
 }
 
+static void assert_evidence(const struct lock_facts *f, const char *expected)
+{
+	_cleanup_(strbuf_done) struct strbuf b = {};
+
+	lock_evidence(f, lock_judge(f), &b);
+	assert_string_equal(b.data, expected);
+}
+
+/* One look at the holder does not tell why others wait, but that it can be found. */
+static void test_evidence_of_few_waits(void **state)
+{
+	struct lock_facts f = { .lock_class = LOCK_CLASS_MUTEX, .waits = 1, .total_ns = 50 * MS };
+
+	assert_evidence(&f, "waited once, 50.0 ms on average; who holds it is not known, see who "
+			    "wakes");
+	f.waits = 2;
+	f.seen[LOCK_STATE_BLOCKED] = 1;
+	assert_evidence(&f, "waited 2 times, 25.0 ms on average; who holds it was looked up once, "
+			    "too rarely to tell why");
+}
+
 /* What would not fit into an answer is not built first. */
 static void test_too_large(void **state)
 {
@@ -572,9 +593,9 @@ int main(void)
 		cmocka_unit_test(test_herd_and_pool),  cmocka_unit_test(test_percentiles),
 		cmocka_unit_test(test_answer),	       cmocka_unit_test(test_filter),
 		cmocka_unit_test(test_filter_threads), cmocka_unit_test(test_filter_crowd),
-		cmocka_unit_test(test_others),	       cmocka_unit_test(test_too_large),
-		cmocka_unit_test(test_words),	       cmocka_unit_test(test_c_library),
-		cmocka_unit_test(test_filter_early),
+		cmocka_unit_test(test_others),	       cmocka_unit_test(test_evidence_of_few_waits),
+		cmocka_unit_test(test_too_large),      cmocka_unit_test(test_words),
+		cmocka_unit_test(test_c_library),      cmocka_unit_test(test_filter_early),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
