@@ -46,6 +46,13 @@ def test_eight_threads(t):
     assert n == 800000, n
 
 
+def test_two_threads_of_a_million(t):
+    d = t.daemon()
+    truth = t.run(workload("calls"), 1, 2, 1000000)
+    n = getpids(d, truth)
+    assert n == 2000000, n
+
+
 def test_odd_numbers(t):
     d = t.daemon()
     truth = t.run(workload("calls"), 1, 1, 5)
