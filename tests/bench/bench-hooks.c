@@ -365,7 +365,7 @@ static void look_after(struct bench *b, struct phase *p)
 
 static void run_round(struct bench *b, struct phase *p, size_t round)
 {
-	double ns[OP_N];
+	double ns[OP_N] = {};
 
 	usleep(SETTLE_US);
 	measure(b, p, NULL, ns);

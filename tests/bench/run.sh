@@ -6,9 +6,9 @@
 # means much. ONLY=hooks|redis|mix|start|store runs a part, ROUNDS=n another number of blocks for hooks and redis.
 set -u
 build=$(realpath "${1:-build}")
-rounds=${ROUNDS:-60}
+rounds=${ROUNDS:-120}
 tool_rounds=5
-daemon_rounds=6
+daemon_rounds=8
 only=${ONLY:-*}
 mix_seconds=30
 mix_warm=25 # the tables are there, and the parser that made them has gone
@@ -161,6 +161,23 @@ start_floor()
 	done
 }
 
+# "busy ticks, ticks, context switches, processes" since boot.
+host_counts()
+{
+	awk '/^cpu / { busy = $2 + $3 + $4 + $7 + $8; all = busy + $5 + $6 }
+		/^ctxt/ { switches = $2 } /^processes/ { forks = $2 }
+		END { print busy, all, switches, forks }' /proc/stat
+}
+
+# Percent of the CPUs that are busy while we do nothing.
+busy_before()
+{
+	local before
+	before=$(host_counts)
+	sleep 2
+	echo "$before $(host_counts)" | awk '{ printf "%.0f\n", ($5 - $1) * 100 / ($6 - $2) }'
+}
+
 # Others on this host whose programs we would measure along with ours.
 others()
 {
@@ -256,27 +273,27 @@ hooks()
 	section "Hooks: CPU time on CPU $cpu, $rounds blocks of 18 ms each, between blocks with nothing attached"
 	figure_row call "system call, nothing attached" ns -
 	figure_row call-empty "system call: an empty program adds" ns -
-	figure_row call-counts "system call: counts and errors" ns 130
-	figure_row call-timed "system call: timed and sized as well" ns 175
-	figure_row call-default "system call: that for a tenth of the time" ns 135
+	figure_row call-counts "system call: counts and errors add" ns 130
+	figure_row call-timed "system call: counts, times and sizes add" ns 175
+	figure_row call-default "system call: these a tenth of the time" ns 135
 	figure_row call-stacks "system call: the stack of one in 1,000 adds" ns -
-	tool_row syscount "system call: bcc syscount" ns 'call - call0'
+	tool_row syscount "system call: bcc syscount adds" ns 'call - call0'
 	figure_row pipe "pipe round trip, nothing attached" ns -
 	figure_row switch-empty "context switch: an empty program adds" ns -
-	figure_row switch-empties "context switch: two, at the resume as well" ns -
-	figure_row switch "context switch: off-CPU" ns 300
-	figure_row switch-wakers "context switch: off-CPU that sees wakers" ns -
-	figure_row switch-counters "context switch: hardware counters add" ns -
-	figure_row switch-reads "context switch: counters read each time add" ns -
-	tool_row offcputime "context switch: bcc offcputime" ns '(pipe - pipe0) / 2'
+	figure_row switch-empties "context switch: one at the resume as well" ns -
+	figure_row switch "context switch: off-CPU adds" ns 300
+	figure_row switch-wakers "context switch: off-CPU with wakers adds" ns -
+	figure_row switch-counters "context switch: hardware counters add to it" ns -
+	figure_row switch-reads "context switch: those, read each time" ns -
+	tool_row offcputime "context switch: bcc offcputime adds" ns '(pipe - pipe0) / 2'
 	figure_row pipe-all "pipe round trip: lost to all sources" % 25
 	figure_row pipe-always "pipe round trip: lost while in spans" % -
 	tool_row offcputime "pipe round trip: lost to bcc offcputime" % '(pipe / pipe0 - 1) * 100'
 	figure_row futex "futex round trip, nothing attached" ns -
 	figure_row futex-all "futex round trip: lost to all sources" % -
 	tool_row futexctn "futex round trip: lost to bcc futexctn" % '(futex / futex0 - 1) * 100'
-	figure_row futex-wait "futex wait and wake: beyond switch and calls" ns 100
-	figure_row lock-wait "wait for a mutex of the kernel" ns -
+	figure_row futex-wait "futex wait and wake: futex adds to the others" ns 100
+	figure_row lock-wait "wait for a kernel mutex: kernel locks add" ns -
 	note "(of all sources a tenth of the time is in spans: calls are timed and sized, wakers are seen)"
 	figure_notes
 	for t in "${absent[@]}"; do note "$t"; done
@@ -287,7 +304,7 @@ hooks()
 # Requests a second.
 requests()
 {
-	taskset -c "$client_cpu" redis-benchmark -p "$port" -t get -n 60000 --csv 2>/dev/null |
+	taskset -c "$client_cpu" redis-benchmark -p "$port" -t get -n 100000 --csv 2>/dev/null |
 		awk -F '"' '$2 == "GET" { print $4 }'
 }
 
@@ -406,14 +423,6 @@ samples_of() # collector
 print(json.load(sys.stdin)['collectors']['$1']['samples'])"
 }
 
-# "busy ticks, ticks, context switches, processes" since boot.
-host_counts()
-{
-	awk '/^cpu / { busy = $2 + $3 + $4 + $7 + $8; all = busy + $5 + $6 }
-		/^ctxt/ { switches = $2 } /^processes/ { forks = $2 }
-		END { print busy, all, switches, forks }' /proc/stat
-}
-
 mix()
 {
 	local load helpers i t0 t1 d0 d1 b0 b1 before after calls waits
@@ -525,8 +534,8 @@ store()
 dir=$(mktemp -d /var/tmp/sysprofd-bench.XXXXXX) || exit 1
 begin=$SECONDS
 printf '  %-46s %12s  %-18s %-8s\n' "" "median" "quartiles" "target"
-read -r load _ </proc/loadavg
-[ "$(calculate "($load > $cpus)")" = 0 ] || note "This host is busy (load $load on $cpus CPUs): the figures are worse than they could be."
+busy=$(busy_before)
+[ "$busy" -lt 10 ] || note "Others use $busy % of this host's CPUs: the figures are worse than they could be."
 attached=$(others)
 [ -z "$attached" ] || note "Programs of others are attached and measured along: ${attached% }"
 # shellcheck disable=SC2053 # a pattern is meant
