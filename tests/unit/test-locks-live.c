@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "collect-live.h"
+#include "own-bpf.h"
 
 #define CROWD 20
 #define WORDS (2 * LOCK_SLOTS_MAX)
@@ -372,6 +373,104 @@ static void test_forged(void **state)
 	munmap(f, sizeof(*f));
 }
 
+/* ---- what is left behind ---------------------------------------------------------------------------- */
+
+/* Of a wait with a timeout the kernel means to go on with it when a signal breaks it off, whatever the signal does. */
+static void *wait_forever(void *arg)
+{
+	const struct timespec t = { .tv_sec = 1000 };
+	static uint32_t word;
+
+	for (;;)
+		futex(&word, FUTEX_WAIT_PRIVATE, 0, &t);
+	return NULL;
+}
+
+static void *end_all(void *arg)
+{
+	usleep(100);
+	_exit(0);
+}
+
+static void start_thread(void *(*f)(void *))
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, f, NULL))
+		_exit(1);
+}
+
+/* Each way of ending while threads wait. */
+static void end_in_a_wait(int kind)
+{
+	if (kind)
+		start_thread(wait_forever);
+	if (kind == 1)
+		start_thread(end_all);
+	if (kind == 2) {
+		usleep(100);
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(1);
+	}
+	wait_forever(NULL);
+}
+
+static void many_waiters(void *arg)
+{
+	int n = *(int *)arg;
+
+	for (int i = 0; i < n; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			end_in_a_wait(i % 3);
+		if (pid < 0)
+			_exit(1);
+		if (i % 3 == 0) {
+			usleep((unsigned)i % 5 * 50);
+			kill(pid, SIGKILL);
+		}
+		if (waitpid(pid, NULL, 0) != pid)
+			_exit(1);
+	}
+}
+
+/* Waiters of processes that do not exist any more, and slots that somebody seems to be taking. */
+static unsigned count_left(const struct own_map *slots)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < slots->entries; i++) {
+		struct lock_slot s;
+
+		assert_int_equal(bpf_map_lookup_elem(slots->fd, &i, &s), 0);
+		if (s.waiters && kill((pid_t)s.tgid, 0) && errno == ESRCH)
+			n += s.waiters;
+		n += s.claims;
+	}
+	return n;
+}
+
+static void test_nothing_is_left_behind(void **state)
+{
+	const char *asked = getenv("PROCESSES");
+	int n = asked ? atoi(asked) : 1500;
+	struct collect_options o = options();
+	_cleanup_(collector_free_p) struct collector *c = start_or_skip(&o);
+	struct own_map slots = own_map("lock_slots");
+	unsigned left;
+
+	wait_for(start_process(many_waiters, &n));
+	left = count_left(&slots);
+	/* The last switch of a thread may come after its process has been waited for. */
+	for (int i = 0; left && i < 100; i++) {
+		usleep(10000);
+		left = count_left(&slots);
+	}
+	assert_int_equal(left, 0);
+	close(slots.fd);
+}
+
 /* ---- one lock inside another ----------------------------------------------------------------------- */
 
 struct nested {
@@ -461,10 +560,14 @@ static void test_nested(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_crowd),	       cmocka_unit_test(test_histogram),
-		cmocka_unit_test(test_blocked_holder), cmocka_unit_test(test_running_holder),
-		cmocka_unit_test(test_inheriting),     cmocka_unit_test(test_nested),
+		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_histogram),
+		cmocka_unit_test(test_blocked_holder),
+		cmocka_unit_test(test_running_holder),
+		cmocka_unit_test(test_inheriting),
+		cmocka_unit_test(test_nested),
 		cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_nothing_is_left_behind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
