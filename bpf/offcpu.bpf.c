@@ -187,18 +187,36 @@ static __always_inline u64 resume_stack(void *ctx, u32 w, struct account *a,
 	return id;
 }
 
+/* What a kept wait costs is measured of one in so many. */
+#define WAITS_PER_TIMED 16
+
+/* When the handling of a kept wait that is timed began; 0 for the others. */
+static __always_inline u64 timing_begins(const struct account *a)
+{
+	return a->seen % WAITS_PER_TIMED ? 0 : bpf_ktime_get_ns();
+}
+
+static __always_inline void timing_ends(struct account *a, u64 begin)
+{
+	if (!begin)
+		return;
+	a->timed++;
+	a->timed_ns += bpf_ktime_get_ns() - begin;
+}
+
 /* Takes the note that sched_switch left for the thread that is now current. */
 static __always_inline void resume(void *ctx, struct resume_note *n)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct off_cpu_key key = {};
-	u64 id = bpf_get_current_pid_tgid();
+	u64 id = bpf_get_current_pid_tgid(), begin;
 	struct account *a;
 	u32 w = window;
 
 	a = account_of(w, SOURCE_OFF_CPU);
 	if (!a)
 		goto out;
+	begin = timing_begins(a);
 	if (n->tid != (u32)id) {
 		wait_lost(a);
 		goto out;
@@ -212,6 +230,7 @@ static __always_inline void resume(void *ctx, struct resume_note *n)
 		holder_resumed(w, key.stack, n->d);
 	wait_store(w, a, &key, n, BPF_CORE_READ(task, sched_info.run_delay));
 	waker_count(w, a, &key, &n->waker, n->threshold);
+	timing_ends(a, begin);
 out:
 	n->tid = 0;
 }
@@ -293,11 +312,13 @@ static __always_inline void split_finish(struct task_struct *task)
 	struct scratch *s;
 	struct account *a;
 	u32 w = window;
+	u64 begin;
 	int slot;
 
 	a = account_of(w, SOURCE_OFF_CPU);
 	if (!p || !a)
 		return;
+	begin = timing_begins(a);
 	key.start = BPF_CORE_READ(task, group_leader, start_boottime);
 	key.task_state = p->note.task_state;
 	if (!look_granted()) {
@@ -327,6 +348,7 @@ store:
 	wait_store(w, a, &key, &p->note, BPF_CORE_READ(task, sched_info.run_delay));
 	waker_count(w, a, &key, &p->note.waker, p->note.threshold);
 	bpf_map_delete_elem(&split_waits, &key.tid);
+	timing_ends(a, begin);
 }
 
 /* ---- the state of a thread -------------------------------------------------------------------------- */

@@ -589,7 +589,9 @@ struct account {
 	u64 idle; /* on-CPU only: ticks that hit the idle loop */
 	u64 idle_ns;
 	u64 walked; /* off-CPU only: waits whose stack was walked, */
-	u64 reused; /* and those whose stack was known */
+	u64 reused; /* and those whose stack was known; */
+	u64 timed; /* so many of both were timed, */
+	u64 timed_ns; /* and took so long together */
 	u64 ns; /* on-CPU only: time that stored samples stand for */
 	u64 lost_ns; /* on-CPU only: time of ticks that were skipped or could not be counted */
 	u64 lost[LOSS_N];

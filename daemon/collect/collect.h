@@ -16,6 +16,8 @@
 
 /* Where calls are not counted all the time: the part of each bucket in which they are. */
 #define COUNTED_SHARE 0.1
+/* What the stacks of waits may take of the budget. The rest is for what is exact. */
+#define WAITS_OF_BUDGET 0.5
 
 struct collect_options {
 	bool enabled[SOURCE_N];
@@ -27,6 +29,7 @@ struct collect_options {
 	uint64_t
 		off_cpu_threshold_max_ns; /* T is raised to at most this when walks cost too much */
 	uint32_t walks_per_second; /* per CPU: above it T rises */
+	double cpu_budget; /* share of all CPUs: above WAITS_OF_BUDGET of it T rises; 0: whatever it costs */
 	uint32_t max_threads; /* whose time off-CPU is remembered; 0: THREADS_DEFAULT */
 	uint32_t count_entries; /* per count map and set; 0: by CPUs, rate and slice */
 	uint32_t ring_bytes; /* 0: 1 MiB per 4 CPUs, at least 1 MiB, a power of two */

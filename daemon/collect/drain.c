@@ -97,6 +97,8 @@ static void account_add(struct account *sum, const struct account *a)
 	sum->idle_ns += a->idle_ns;
 	sum->walked += a->walked;
 	sum->reused += a->reused;
+	sum->timed += a->timed;
+	sum->timed_ns += a->timed_ns;
 	sum->ns += a->ns;
 	sum->lost_ns += a->lost_ns;
 	for (int i = 0; i < LOSS_N; i++)

@@ -15,6 +15,7 @@
 #include "collect/internal.h"
 #include "collect/remote.h"
 #include "collect/threads.h"
+#include "collect/threshold.h"
 
 #define READ_BYTES 65536
 #define MAX_RECORD                                                   \
@@ -22,8 +23,6 @@
 	 MAX_KERNEL_FRAMES * sizeof(uint64_t))
 #define REMOTE_TIMEOUT_NS (100 * NSEC_PER_MSEC)
 #define MAX_STACKED_WAITS 65536 /* in progress at one bucket's end; those beyond lose their stack */
-#define THRESHOLD_NS (10 * NSEC_PER_MSEC)
-#define THRESHOLD_LIMIT_NS UINT32_MAX /* the programs multiply with it */
 
 /* A wait in progress that this bucket is told. */
 struct open_wait {
@@ -43,7 +42,7 @@ struct waits {
 	const struct thread_table *before; /* those of the collector that hands over, meanwhile */
 	struct bpf_link *totals, *waits; /* the iterators */
 	struct remote_reader *reader;
-	uint64_t threshold_ns;
+	struct threshold threshold;
 	/* For the window that is being closed. */
 	struct slice_thread *told;
 	size_t n_told, cap_told;
@@ -557,30 +556,12 @@ static int add_open_waits(struct collector *c, struct slice *s)
 	return first;
 }
 
-/* What the stacks of a slice cost, in walks: to find that one is known costs an eighth. */
-static double walks_spent(const struct account *a)
+static void use_threshold(struct collector *c)
 {
-	return a->walked + a->reused / 8.0;
-}
+	uint64_t t = waits_of(c)->threshold.ns;
 
-/* T doubles while walks cost too much, and goes back when they do not. */
-static void adapt_threshold(struct collector *c, const struct slice *s)
-{
-	const struct account *a = &s->source[SOURCE_OFF_CPU].sum;
-	double seconds = (double)(s->mono_end_ns - s->mono_start_ns) / NSEC_PER_SEC;
-	double limit = seconds * MAX(s->cpus_online, 1U) *
-		       (c->o.walks_per_second ?: WALKS_PER_SECOND);
-	uint64_t least = c->o.off_cpu_threshold_ns ?: THRESHOLD_NS;
-	uint64_t most = MAX(c->o.off_cpu_threshold_max_ns, least);
-	struct waits *w = waits_of(c);
-
-	if (a->lost[LOSS_SHED] || walks_spent(a) > limit * 3 / 4)
-		w->threshold_ns = MIN(w->threshold_ns * 2, most);
-	else if (walks_spent(a) < limit / 4)
-		w->threshold_ns = MAX(w->threshold_ns / 2, least);
-	w->threshold_ns = MIN(w->threshold_ns, THRESHOLD_LIMIT_NS);
-	c->skel->bss->threshold_ns = w->threshold_ns;
-	c->sources[SOURCE_OFF_CPU].state.threshold_ns = w->threshold_ns;
+	c->skel->bss->threshold_ns = t;
+	c->sources[SOURCE_OFF_CPU].state.threshold_ns = t;
 }
 
 static int waits_drain(struct collector *c, unsigned set, struct slice *s)
@@ -590,14 +571,15 @@ static int waits_drain(struct collector *c, unsigned set, struct slice *s)
 	struct waits *w = waits_of(c);
 	int r, k;
 
-	s->threshold_ns = w->threshold_ns;
+	s->threshold_ns = w->threshold.ns;
 	r = drain_map(c, set ? c->skel->maps.off_cpu_b : c->skel->maps.off_cpu_a, drain_one, &d);
 	slice_balance(s, SOURCE_OFF_CPU, d.samples);
 	k = wakers_drain(c, set, s);
 	if (r == 0)
 		r = k;
 	stacks_remember(c, s, SOURCE_OFF_CPU);
-	adapt_threshold(c, s);
+	threshold_adapt(&w->threshold, &c->o, s);
+	use_threshold(c);
 	k = add_told(w, s);
 	if (r == 0)
 		r = k;
@@ -662,7 +644,8 @@ static int use_resume_hook(struct collector *c, enum resume_hook hook)
 	return r;
 }
 
-#define REUSE_ENTRIES (1U << 15) /* 3 MB; two places share two entries, which serves 10,000 threads well */
+#define REUSE_ENTRIES \
+	(1U << 15) /* 3 MB; two places share two entries, which serves 10,000 threads well */
 
 static int use_reuse(struct collector *c)
 {
@@ -735,8 +718,8 @@ static int waits_attach(struct collector *c)
 	c->sources[SOURCE_OFF_CPU].priv = w;
 	w->threads.max = c->o.max_threads;
 	w->threads.since_boot_ns = c->skel->rodata->attached_boot_ns;
-	w->threshold_ns = MIN(c->o.off_cpu_threshold_ns ?: THRESHOLD_NS, THRESHOLD_LIMIT_NS);
-	c->skel->bss->threshold_ns = w->threshold_ns;
+	threshold_begin(&w->threshold, &c->o);
+	use_threshold(c);
 	r = remote_reader_new(&ro, &w->reader);
 	if (r == 0)
 		r = attach_iterators(c);
@@ -753,7 +736,6 @@ static int waits_attach(struct collector *c)
 		return r;
 	snprintf(state->hook, sizeof(state->hook), "%s", hook_name(hook));
 	wakers_name(c);
-	state->threshold_ns = w->threshold_ns;
 	return 0;
 }
 

@@ -34,6 +34,7 @@ void manager_recorder_options(struct manager *m, const struct config *c,
 			.off_cpu_threshold_max_ns =
 				MAX(c->off_cpu_threshold_max_ns, c->off_cpu_threshold_ns),
 			.walks_per_second = (uint32_t)c->walks_per_second,
+			.cpu_budget = c->cpu_budget,
 			.syscall_stacks = (uint32_t)c->syscall_stacks,
 			.sample_calls = c->syscall_counts == 1,
 			.bucket_ns = c->bucket_ns,

@@ -103,6 +103,70 @@ static void test_crowd_keeps_to_the_budget(void **state)
 	collector_free(c);
 }
 
+/* ---- the budget of CPU time -------------------------------------------------------------------------------- */
+
+#define SLEEPERS 40
+
+static void many_short_sleeps(void *arg)
+{
+	for (;;)
+		sleep_ms(5);
+}
+
+/* T after some windows of short sleeps; the sums of what is kept stay what they are. */
+static uint64_t threshold_within(double budget, double *ret_share)
+{
+	struct collect_options o = options();
+	uint64_t kept = 0, all = 0, threshold = 0;
+	pid_t pids[SLEEPERS];
+	struct collector *c;
+
+	o.off_cpu_threshold_ns = NSEC_PER_MSEC;
+	o.cpu_budget = budget;
+	c = start_or_skip(&o);
+	for (int i = 0; i < SLEEPERS; i++)
+		pids[i] = start_process(many_short_sleeps, NULL);
+	for (int i = 0; i < 5; i++) {
+		struct slice *s;
+
+		run_for(c, 400);
+		s = drain(c, true);
+		threshold = s->threshold_ns;
+		for (size_t k = 0; k < s->n_off_cpu; k++)
+			if ((pid_t)s->off_cpu[k].key.tgid >= pids[0] &&
+			    (pid_t)s->off_cpu[k].key.tgid <= pids[SLEEPERS - 1])
+				kept += s->off_cpu[k].value.ns;
+		for (size_t k = 0; k < s->n_threads; k++)
+			if ((pid_t)s->threads[k].tgid >= pids[0] &&
+			    (pid_t)s->threads[k].tgid <= pids[SLEEPERS - 1])
+				all += s->threads[k].blocked_ns + s->threads[k].run_queue_ns +
+				       s->threads[k].preempted_ns;
+		assert_conserved(s, SOURCE_OFF_CPU);
+		slice_free(s);
+	}
+	for (int i = 0; i < SLEEPERS; i++)
+		kill_process(pids[i]);
+	collector_free(c);
+	*ret_share = (double)kept / (double)all;
+	return threshold;
+}
+
+static void test_budget_of_time(void **state)
+{
+	double share;
+	uint64_t t = threshold_within(0.5, &share);
+
+	print_message("with half of all CPUs: T %.1f ms, kept stand for %.3f\n", t / 1e6, share);
+	assert_int_equal(t, NSEC_PER_MSEC);
+	assert_true(share > 0.9 && share < 1.1);
+	t = threshold_within(1e-5, &share);
+	print_message("with a hundred thousandth: T %.1f ms, kept stand for %.3f\n", t / 1e6,
+		      share);
+	assert_true(t >= 8 * NSEC_PER_MSEC);
+	/* 80 s of waits: one deviation is 1 % at most. */
+	assert_true(share > 0.9 && share < 1.1);
+}
+
 /* ---- two ways to the same place ----------------------------------------------------------------------- */
 
 #define WAITS 400
@@ -191,6 +255,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_crowd_keeps_to_the_budget),
+		cmocka_unit_test(test_budget_of_time),
 		cmocka_unit_test(test_two_ways),
 	};
 
