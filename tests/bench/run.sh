@@ -161,12 +161,11 @@ start_floor()
 	done
 }
 
-# "busy ticks, ticks, context switches, processes" since boot.
+# "idle seconds of all CPUs, seconds of the clock, context switches, processes". Of a busy CPU ticks may go missing.
 host_counts()
 {
-	awk '/^cpu / { busy = $2 + $3 + $4 + $7 + $8; all = busy + $5 + $6 }
-		/^ctxt/ { switches = $2 } /^processes/ { forks = $2 }
-		END { print busy, all, switches, forks }' /proc/stat
+	awk -v now="$(date +%s%N)" '/^cpu / { idle = $5 + $6 } /^ctxt/ { switches = $2 } /^processes/ { forks = $2 }
+		END { printf "%.2f %.3f %s %s\n", idle / 100, now / 1e9, switches, forks }' /proc/stat
 }
 
 # Percent of the CPUs that are busy while we do nothing.
@@ -175,7 +174,7 @@ busy_before()
 	local before
 	before=$(host_counts)
 	sleep 2
-	echo "$before $(host_counts)" | awk '{ printf "%.0f\n", ($5 - $1) * 100 / ($6 - $2) }'
+	echo "$before $(host_counts)" | awk -v cpus="$cpus" '{ printf "%.0f\n", 100 - ($5 - $1) * 100 / ($6 - $2) / cpus }'
 }
 
 # Others on this host whose programs we would measure along with ours.
@@ -452,9 +451,9 @@ mix()
 	after=$(host_counts)
 	calls=$(($(samples_of syscalls) - calls)) waits=$(($(samples_of futex) - waits))
 	section "Ordinary mix, $mix_seconds s: $(echo "$before $after" | awk -v cpus="$cpus" -v calls=$calls -v waits=$waits '{
-		ticks = $6 - $2; seconds = ticks / cpus / 100
+		seconds = $6 - $2
 		printf "per CPU %.0f %% busy, a second %.0f switches, %.0f calls, %.0f futex waits, %.0f processes",
-			($5 - $1) * 100 / ticks, ($7 - $3) / cpus / seconds, calls / cpus / seconds,
+			100 - ($5 - $1) * 100 / seconds / cpus, ($7 - $3) / cpus / seconds, calls / cpus / seconds,
 			waits / cpus / seconds, ($8 - $4) / cpus / seconds }')"
 	row "CPU of the host: daemon and helpers" % - "${daemons[@]}"
 	row "CPU of the host: BPF programs" % - "${programs[@]}"

@@ -55,7 +55,8 @@ static void answer(int fd, enum manners manners)
 
 	if (n <= 0)
 		return;
-	if (!str_skip_prefix(request, "GET /x/buildid/" ID "/debuginfo HTTP/1.1\r\n"))
+	if (manners != NEVER_ANSWERS &&
+	    !str_skip_prefix(request, "GET /x/buildid/" ID "/debuginfo HTTP/1.1\r\n"))
 		manners = HAS_NOTHING;
 	switch (manners) {
 	case SENDS:
