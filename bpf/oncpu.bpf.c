@@ -31,6 +31,20 @@ struct {
 	__type(value, u8);
 } only_tgids SEC(".maps");
 
+/*
+ * Instructions, sampled beside another event of a burst by an event of their own, so that each function has an estimate
+ * of both. Never a part of the source's accounts.
+ */
+COUNT_MAP(instructions_a, struct on_cpu_key, struct on_cpu_value);
+COUNT_MAP(instructions_b, struct on_cpu_key, struct on_cpu_value);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct account);
+} instruction_accounts SEC(".maps");
+
 struct tick {
 	u64 weight_ns; /* what this tick stands for */
 	u64 lost_ns;
@@ -118,17 +132,46 @@ static __always_inline int tick_count(void *map, struct on_cpu_key *key, u64 ns)
 	return 0;
 }
 
+/* One sample of the given weight, by the given books. */
+static __always_inline void tick_book(struct perf_context *ctx, u32 w, struct account *a,
+				      void *map_a, void *map_b, u64 weight)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	struct on_cpu_key key = { .tgid = id >> 32, .tid = id };
+	struct task_struct *task = (void *)bpf_get_current_task();
+	int r;
+
+	/* Of a burst of some processes too: user space compares it with the kernel's own account. */
+	if (!key.tid && ip_is_idle(ctx->regs[REGS_IP])) {
+		a->seen++;
+		a->idle++;
+		a->idle_ns += weight;
+		return;
+	}
+	if (only_listed && !bpf_map_lookup_elem(&only_tgids, &key.tgid))
+		return;
+	a->seen++;
+	if (key.tgid)
+		key.start = BPF_CORE_READ(task, group_leader, start_boottime);
+	key.stack = tick_stack(ctx, task, w, &key, a);
+	r = w & 1 ? tick_count(map_b, &key, weight) : tick_count(map_a, &key, weight);
+	if (r) {
+		account_refused(a, r);
+		a->lost_ns += weight;
+		return;
+	}
+	a->stored++;
+	a->ns += weight;
+}
+
 SEC("perf_event")
 int oncpu_tick(struct perf_context *ctx)
 {
 	u32 w = window, cpu = bpf_get_smp_processor_id();
-	u64 now = bpf_ktime_get_ns(), id = bpf_get_current_pid_tgid();
-	struct on_cpu_key key = { .tgid = id >> 32, .tid = id };
-	struct task_struct *task = (void *)bpf_get_current_task();
+	u64 now = bpf_ktime_get_ns();
 	struct account *a = account_of(w, SOURCE_ON_CPU);
 	struct tick_cpu *c = bpf_map_lookup_elem(&tick_cpus, &cpu);
 	struct tick t;
-	int r;
 
 	if (!a || !c)
 		return 0;
@@ -138,27 +181,17 @@ int oncpu_tick(struct perf_context *ctx)
 	a->seen += t.skipped;
 	a->lost[LOSS_TICK_SKIPPED] += t.skipped;
 	a->lost_ns += t.lost_ns;
-	/* Of a burst of some processes too: user space compares it with the kernel's own account. */
-	if (!key.tid && ip_is_idle(ctx->regs[REGS_IP])) {
-		a->seen++;
-		a->idle++;
-		a->idle_ns += t.weight_ns;
-		return 0;
-	}
-	if (only_listed && !bpf_map_lookup_elem(&only_tgids, &key.tgid))
-		return 0;
-	a->seen++;
-	if (key.tgid)
-		key.start = BPF_CORE_READ(task, group_leader, start_boottime);
-	key.stack = tick_stack(ctx, task, w, &key, a);
-	r = w & 1 ? tick_count(&on_cpu_b, &key, t.weight_ns)
-		  : tick_count(&on_cpu_a, &key, t.weight_ns);
-	if (r) {
-		account_refused(a, r);
-		a->lost_ns += t.weight_ns;
-		return 0;
-	}
-	a->stored++;
-	a->ns += t.weight_ns;
+	tick_book(ctx, w, a, &on_cpu_a, &on_cpu_b, t.weight_ns);
+	return 0;
+}
+
+SEC("perf_event")
+int oncpu_instructions(struct perf_context *ctx)
+{
+	u32 w = window, set = w & 1;
+	struct account *a = bpf_map_lookup_elem(&instruction_accounts, &set);
+
+	if (a)
+		tick_book(ctx, w, a, &instructions_a, &instructions_b, ctx->sample_period);
 	return 0;
 }

@@ -76,6 +76,8 @@ struct source_state {
 	char hook[64]; /* "cpu-clock", "sched_exit_tp", "finish_task_switch", "tp_btf", ... */
 	double rate_hz; /* on-CPU */
 	double share; /* of the time in which it counts; 0: always */
+	/* On-CPU, of a burst by a hardware event: why instructions are not sampled beside it; or "". */
+	char no_instructions[128];
 	double event_ns; /* what counting an event costs, measured at the start; 0: not known */
 	uint64_t threshold_ns; /* off-CPU: T now */
 	char kernel_locks
@@ -175,6 +177,10 @@ struct slice {
 	size_t n_ips, cap_ips;
 	struct slice_on_cpu *on_cpu;
 	size_t n_on_cpu, cap_on_cpu;
+	/* Of a burst by a hardware event: samples of instructions beside it, with accounts of their own. */
+	struct slice_on_cpu *instructions;
+	size_t n_instructions, cap_instructions;
+	struct account instructions_sum;
 	struct slice_off_cpu *off_cpu;
 	size_t n_off_cpu, cap_off_cpu;
 	struct slice_wake *wakes;

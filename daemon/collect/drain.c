@@ -21,6 +21,7 @@ struct slice *slice_free(struct slice *s)
 	free(s->stacks);
 	free(s->ips);
 	free(s->on_cpu);
+	free(s->instructions);
 	free(s->off_cpu);
 	free(s->wakes);
 	free(s->syscalls);
@@ -89,7 +90,7 @@ int drain_map(struct collector *c, const struct bpf_map *map, drain_fn each, voi
 
 /* ---- accounting ----------------------------------------------------------------------------------- */
 
-static void account_add(struct account *sum, const struct account *a)
+void account_add(struct account *sum, const struct account *a)
 {
 	sum->seen += a->seen;
 	sum->stored += a->stored;
@@ -145,34 +146,38 @@ static int drain_accounts(struct collector *c, unsigned set, struct slice *s)
 	return 0;
 }
 
-/* Runs that the kernel skipped because the same program was running on that CPU already (5.12+). */
-static void drain_misses(struct collector *c, struct slice *s)
+void account_misses(struct account *a, struct program_misses *m)
 {
-	for (size_t i = 0; i < c->n_misses; i++) {
-		struct program_misses *m = &c->misses[i];
-		struct bpf_prog_info info = {};
-		uint32_t size = sizeof(info);
-		uint64_t n;
+	struct bpf_prog_info info = {};
+	uint32_t size = sizeof(info);
+	uint64_t n;
 
-		if (bpf_obj_get_info_by_fd(bpf_program__fd(m->program), &info, &size) < 0)
-			continue;
-		n = info.recursion_misses - m->misses;
-		m->misses = info.recursion_misses;
-		s->source[m->source].sum.lost[LOSS_RECURSION] += n;
-		s->source[m->source].sum.seen += n;
-	}
+	if (bpf_obj_get_info_by_fd(bpf_program__fd(m->program), &info, &size) < 0)
+		return;
+	n = info.recursion_misses - m->misses;
+	m->misses = info.recursion_misses;
+	a->lost[LOSS_RECURSION] += n;
+	a->seen += n;
 }
 
-/* What a failed drain left in the map comes with the set's next window, and counts as seen there. */
-void slice_balance(struct slice *s, enum source source, uint64_t drained)
+static void drain_misses(struct collector *c, struct slice *s)
 {
-	struct account *a = &s->source[source].sum;
+	for (size_t i = 0; i < c->n_misses; i++)
+		account_misses(&s->source[c->misses[i].source].sum, &c->misses[i]);
+}
 
+void account_balance(struct account *a, uint64_t drained)
+{
 	if (drained < a->stored)
 		a->lost[LOSS_OTHER] += a->stored - drained;
 	else
 		a->seen += drained - a->stored;
 	a->stored = drained;
+}
+
+void slice_balance(struct slice *s, enum source source, uint64_t drained)
+{
+	account_balance(&s->source[source].sum, drained);
 }
 
 /* ---- the window ------------------------------------------------------------------------------------ */

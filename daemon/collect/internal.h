@@ -130,6 +130,8 @@ struct collector {
 
 	struct program_misses *misses;
 	size_t n_misses, cap_misses;
+	bool instructions; /* are sampled beside the burst's event */
+	struct program_misses instruction_misses;
 	struct account *accounts; /* one per possible CPU */
 	struct counts
 		*counts; /* of syscalls, where they are counted for a part of the time; or NULL */
@@ -160,7 +162,14 @@ int write_per_cpu(struct collector *c, const struct bpf_map *map, uint32_t key, 
  */
 typedef int (*drain_fn)(void *ctx, const void *key, const void *value);
 int drain_map(struct collector *c, const struct bpf_map *map, drain_fn each, void *ctx);
-/* Makes seen = stored + idle + lost hold when what was drained is not what the programs stored. */
+void account_add(struct account *sum, const struct account *a);
+/* Runs that the kernel skipped because the same program was running on that CPU already (5.12+). */
+void account_misses(struct account *a, struct program_misses *m);
+/*
+ * Makes seen = stored + idle + lost hold when what was drained is not what the programs stored: what a failed drain
+ * left in the map comes with the set's next window, and counts as seen there.
+ */
+void account_balance(struct account *a, uint64_t drained);
 void slice_balance(struct slice *s, enum source source, uint64_t drained);
 
 /*
@@ -170,6 +179,11 @@ void slice_balance(struct slice *s, enum source source, uint64_t drained);
 void stacks_remember(struct collector *c, const struct slice *s, enum source source);
 uint64_t slice_stack_id(struct collector *c, struct slice *s, enum source source, uint64_t id,
 			uint64_t n);
+
+/* ---- instructions.c, for oncpu.c: sampled beside another hardware event ----------------------------- */
+
+int instructions_configure(struct collector *c, uint32_t entries);
+int instructions_drain(struct collector *c, unsigned set, struct slice *s);
 
 /* ---- locks.c, for futex.c ------------------------------------------------------------------------- */
 

@@ -6,6 +6,9 @@
  * anew; the program is told when that was, since it judges from the time between ticks whether any are
  * missing. An event dies with its CPU and does not come back by itself: the list of online CPUs is compared
  * each second, and an event whose clock stands still is opened again.
+ *
+ * Beside cycles or misses a burst samples instructions by an event of their own. Both are one group: where more counters
+ * are asked for than there are, the kernel gives both a turn or none, so that they tell of the same time.
  */
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -17,10 +20,12 @@
 #include "collect/internal.h"
 
 #define REDRAW_NS NSEC_PER_SEC
+#define PROBE_HZ 19
 #define STALE_PERIODS 4 /* without a tick, before the event's own clock is asked */
 
 struct tick_event {
 	int fd; /* -1: this CPU is offline */
+	int instructions_fd; /* of the same group; -1: not sampled */
 	uint64_t running_ns; /* the event's clock when it was asked last */
 };
 
@@ -55,55 +60,116 @@ static double draw_hz(struct collector *c)
 	return (oncpu_of(c)->hz + 0.5 * NSEC_PER_SEC / REDRAW_NS) / (1 + jitter);
 }
 
-/* What the kernel calls the period: nanoseconds of cpu-clock, else a frequency that it keeps up. */
-static uint64_t period_argument(const struct oncpu *o, double hz)
+static bool is_hardware(const struct collector *c, enum sample_event event)
 {
-	return o->event ? (uint64_t)(hz + 0.5) : (uint64_t)(NSEC_PER_SEC / hz);
+	return event && !c->o.software_counters;
 }
 
-static int perf_open(const struct oncpu *o, unsigned cpu, uint64_t period)
+/* What the kernel calls the period: nanoseconds of a clock, else a frequency that it keeps up. */
+static uint64_t period_argument(const struct collector *c, enum sample_event event, double hz)
 {
+	return is_hardware(c, event) ? (uint64_t)(hz + 0.5) : (uint64_t)(NSEC_PER_SEC / hz);
+}
+
+/* What a test on a machine without a performance unit samples by: of these clocks each function has as much. */
+static uint64_t software_clock(enum sample_event event)
+{
+	return event == EVENT_INSTRUCTIONS ? PERF_COUNT_SW_TASK_CLOCK : PERF_COUNT_SW_CPU_CLOCK;
+}
+
+/* The leader of a group (-1) waits to be enabled, and the others for it. */
+static int perf_open(const struct collector *c, enum sample_event event, unsigned cpu, double hz,
+		     int leader)
+{
+	bool hardware = is_hardware(c, event);
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
-		.type = o->event ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
+		.type = hardware ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
 		/* Kinds are in the kernel's order. */
-		.config = o->event ? sample_event_kind(o->event) : PERF_COUNT_SW_CPU_CLOCK,
-		.freq = o->event != EVENT_CPU_CLOCK,
-		.sample_period = period, /* in one union with sample_freq */
+		.config = hardware ? sample_event_kind(event) : software_clock(event),
+		.freq = hardware,
+		/* In one union with sample_freq. */
+		.sample_period = period_argument(c, event, hz),
 		.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
-		.disabled = 1,
+		.disabled = leader < 0,
 	};
-	int fd = syscall(SYS_perf_event_open, &attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	int fd = syscall(SYS_perf_event_open, &attr, -1, (int)cpu, leader, PERF_FLAG_FD_CLOEXEC);
 
 	return fd < 0 ? negative_errno() : fd;
+}
+
+static int set_program(int fd, const struct bpf_program *p)
+{
+	return ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(p)) < 0 ? negative_errno() : 0;
+}
+
+static void event_close(struct tick_event *e)
+{
+	e->instructions_fd = close_fd(e->instructions_fd);
+	e->fd = close_fd(e->fd);
+}
+
+/*
+ * A CPU that samples one event alone spoils the quotients of all: processors may be of several kinds. Then they are not
+ * told.
+ */
+static int instructions_open(struct collector *c, unsigned cpu, int leader)
+{
+	char *why = c->sources[SOURCE_ON_CPU].state.no_instructions;
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	if (!c->instructions || *why)
+		return -1;
+	fd = perf_open(c, EVENT_INSTRUCTIONS, cpu, draw_hz(c), leader);
+	r = fd < 0 ? fd : set_program(fd, c->skel->progs.oncpu_instructions);
+	if (r == 0)
+		return TAKE_FD(fd);
+	if (r != -ENODEV) /* it went offline since, and so does the leader */
+		snprintf(why, sizeof(c->sources[SOURCE_ON_CPU].state.no_instructions),
+			 "CPU %u cannot sample them: %s", cpu, hardware_absent(r));
+	return -1;
 }
 
 static int event_open(struct collector *c, unsigned cpu)
 {
 	struct oncpu *o = oncpu_of(c);
 	struct tick_cpu *tick = &o->ticks[cpu];
-	_cleanup_close_ int fd = -1;
+	_cleanup_close_ int fd = -1, instructions = -1;
 	double hz = draw_hz(c);
+	int r;
 
-	fd = perf_open(o, cpu, period_argument(o, hz));
+	fd = perf_open(c, o->event, cpu, hz, -1);
 	if (fd < 0)
 		return fd;
-	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, bpf_program__fd(c->skel->progs.oncpu_tick)) < 0)
-		return negative_errno();
+	r = set_program(fd, c->skel->progs.oncpu_tick);
+	if (r < 0)
+		return r;
+	instructions = instructions_open(c, cpu, fd);
 	tick->period = NSEC_PER_SEC / hz;
 	tick->redrawn = tick->opened = mono_now_ns();
 	if (ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
 		return negative_errno();
-	o->events[cpu] = (struct tick_event){ .fd = TAKE_FD(fd) };
+	o->events[cpu] = (struct tick_event){ .fd = TAKE_FD(fd),
+					      .instructions_fd = TAKE_FD(instructions) };
 	return 0;
+}
+
+static void instructions_redraw(struct collector *c, const struct tick_event *e)
+{
+	uint64_t period = period_argument(c, EVENT_INSTRUCTIONS, draw_hz(c));
+
+	if (e->instructions_fd >= 0) /* where it fails, the old period goes on */
+		(void)ioctl(e->instructions_fd, PERF_EVENT_IOC_PERIOD, &period);
 }
 
 static void event_redraw(struct collector *c, unsigned cpu)
 {
 	struct oncpu *o = oncpu_of(c);
 	double hz = draw_hz(c);
-	uint64_t period = period_argument(o, hz);
+	uint64_t period = period_argument(c, o->event, hz);
 
+	instructions_redraw(c, &o->events[cpu]);
 	if (ioctl(o->events[cpu].fd, PERF_EVENT_IOC_PERIOD, &period) < 0)
 		return; /* the old period goes on */
 	o->ticks[cpu].period = NSEC_PER_SEC / hz;
@@ -145,7 +211,7 @@ static int follow_cpus(struct collector *c, uint64_t now, unsigned *ret_n)
 		struct tick_event *e = &o->events[cpu];
 
 		if (e->fd >= 0 && (!cpu_set_has(&online, cpu) || event_is_dead(o, cpu, now)))
-			e->fd = close_fd(e->fd);
+			event_close(e);
 		if (e->fd < 0 && cpu_set_has(&online, cpu)) {
 			r = event_open(c, cpu);
 			/* ENODEV: it went offline since. */
@@ -184,18 +250,56 @@ static void describe(struct collector *c, unsigned running, int error)
 		snprintf(state->text, sizeof(state->text), "running");
 }
 
-/* Whether the PMU has it here; a host without one says so in many ways. */
-static bool probe_event(enum sample_event event, const struct cpu_set *online)
+static unsigned first_cpu(const struct cpu_set *online)
 {
-	const struct oncpu trial = { .event = event };
+	unsigned cpu = 0;
 
-	for (unsigned cpu = 0; cpu < online->n; cpu++)
-		if (cpu_set_has(online, cpu)) {
-			_cleanup_close_ int fd = perf_open(&trial, cpu, 19);
+	while (cpu + 1 < online->n && !cpu_set_has(online, cpu))
+		cpu++;
+	return cpu;
+}
 
-			return fd >= 0;
-		}
-	return false;
+/* Whether the PMU has it here; a host without one says so in many ways. */
+static bool probe_event(const struct collector *c, enum sample_event event,
+			const struct cpu_set *online)
+{
+	_cleanup_close_ int fd = perf_open(c, event, first_cpu(online), PROBE_HZ, -1);
+
+	return fd >= 0;
+}
+
+/* Whether instructions can be sampled as well, and together with the event; else *ret_why says why not. */
+static bool probe_instructions(const struct collector *c, const struct cpu_set *online,
+			       char *ret_why, size_t size)
+{
+	unsigned cpu = first_cpu(online);
+	_cleanup_close_ int alone = perf_open(c, EVENT_INSTRUCTIONS, cpu, PROBE_HZ, -1);
+	_cleanup_close_ int leader = perf_open(c, c->o.event, cpu, PROBE_HZ, -1), both = -1;
+
+	ret_why[0] = 0;
+	if (alone < 0) {
+		snprintf(ret_why, size, "instructions cannot be sampled: %s",
+			 hardware_absent(alone));
+		return false;
+	}
+	if (leader < 0)
+		return false;
+	both = perf_open(c, EVENT_INSTRUCTIONS, cpu, PROBE_HZ, leader);
+	if (both < 0)
+		snprintf(ret_why, size, "the processor cannot count instructions and %s at once",
+			 sample_event_name(c->o.event));
+	return both >= 0;
+}
+
+static int configure_instructions(struct collector *c, const struct cpu_set *online,
+				  uint32_t entries)
+{
+	struct source_state *state = &c->sources[SOURCE_ON_CPU].state;
+
+	c->instructions = c->o.event != EVENT_CPU_CLOCK && c->o.event != EVENT_INSTRUCTIONS &&
+			  probe_instructions(c, online, state->no_instructions,
+					     sizeof(state->no_instructions));
+	return c->instructions ? instructions_configure(c, entries) : 0;
 }
 
 static int configure_only(struct collector *c)
@@ -220,7 +324,7 @@ static int oncpu_configure(struct collector *c)
 	if (r < 0)
 		return r;
 	have = (c->o.event || c->o.on_cpu_cycles) &&
-	       probe_event(c->o.event ?: EVENT_CYCLES, &online);
+	       probe_event(c, c->o.event ?: EVENT_CYCLES, &online);
 	if (c->o.event && !have) {
 		source_off(c, SOURCE_ON_CPU, "%s cannot be sampled here",
 			   sample_event_name(c->o.event));
@@ -239,6 +343,8 @@ static int oncpu_configure(struct collector *c)
 		r = use_map(skel->maps.on_cpu_b, entries);
 	if (r == 0)
 		r = use_map(skel->maps.tick_cpus, c->cpu_ids);
+	if (r == 0)
+		r = configure_instructions(c, &online, entries);
 	return r < 0 ? r : configure_only(c);
 }
 
@@ -269,7 +375,7 @@ static int oncpu_init(struct collector *c, struct oncpu *o)
 	if (!o->events || !o->idle_ns || !o->idle_before_ns || !o->silent_ns)
 		return -ENOMEM;
 	for (unsigned i = 0; i < o->n_events; i++)
-		o->events[i].fd = -1;
+		o->events[i] = (struct tick_event){ .fd = -1, .instructions_fd = -1 };
 	o->ticks_bytes = (o->n_events * sizeof(*o->ticks) + page - 1) / page * page;
 	p = mmap(NULL, o->ticks_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 		 bpf_map__fd(c->skel->maps.tick_cpus), 0);
@@ -418,7 +524,18 @@ static int oncpu_drain(struct collector *c, unsigned set, struct slice *s)
 	if (d.ns < a->ns)
 		a->lost_ns += a->ns - d.ns;
 	a->ns = d.ns;
+	if (c->instructions) {
+		int k = instructions_drain(c, set, s);
+
+		r = r < 0 ? r : k;
+	}
 	return r;
+}
+
+/* Samples of instructions have accounts of their own. */
+static bool oncpu_counts(const struct collector *c, const struct bpf_program *p)
+{
+	return p != c->skel->progs.oncpu_instructions;
 }
 
 static void oncpu_free(struct collector *c)
@@ -428,7 +545,7 @@ static void oncpu_free(struct collector *c)
 	if (!o)
 		return;
 	for (unsigned i = 0; o->events && i < o->n_events; i++)
-		close_fd(o->events[i].fd);
+		event_close(&o->events[i]);
 	if (o->ticks)
 		munmap(o->ticks, o->ticks_bytes);
 	free(o->events);
@@ -444,6 +561,7 @@ const struct source_ops oncpu_ops = {
 	.configure = oncpu_configure,
 	.attach = oncpu_attach,
 	.poll = oncpu_poll,
+	.counts = oncpu_counts,
 	.before_swap = oncpu_before_swap,
 	.correct = oncpu_correct,
 	.drain = oncpu_drain,

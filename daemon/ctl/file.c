@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "ctl/file.h"
+#include "ctl/functions.h"
 #include "ctl/text.h"
 #include "export/caption.h"
 #include "export/escape.h"
@@ -94,8 +95,10 @@ static void report(const struct options *o, const struct profile *p)
 	_cleanup_(strbuf_done) struct strbuf text = {}, line = {};
 	bool to_stdout = streq(o->output, "-");
 
+	if (to_stdout && o->table)
+		return; /* it says so itself */
 	strbuf_printf(&text, "%s: %s, ", to_stdout ? "standard output" : o->output,
-		      export_format_name(o->format));
+		      o->table ? "text" : export_format_name(o->format));
 	caption_what(p, &text);
 	strbuf_puts(&text, "; ");
 	caption_when(p, &text);
@@ -111,6 +114,16 @@ static void report(const struct options *o, const struct profile *p)
 		fputs(line.data, stderr);
 	else
 		text_output(&line);
+}
+
+static int make_table(const struct options *o, const struct profile *p, const char *title,
+		      struct strbuf *out)
+{
+	struct text text = { .utf8 = true };
+
+	if (streq(o->output, "-"))
+		text_init(&text, STDOUT_FILENO);
+	return functions_text(p, title, &text, out);
 }
 
 int file_write_profile(const struct options *o, const Sysprofd__V1__Profile *m,
@@ -129,7 +142,8 @@ int file_write_profile(const struct options *o, const Sysprofd__V1__Profile *m,
 	if (r >= 0 && o->short_names)
 		r = short_names(p->dict);
 	if (r >= 0)
-		r = export_profile(p, o->format, title.data, &bytes);
+		r = o->table ? make_table(o, p, title.data, &bytes)
+			     : export_profile(p, o->format, title.data, &bytes);
 	if (r >= 0)
 		r = write_file(o->output, &bytes);
 	if (r < 0) {

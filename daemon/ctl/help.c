@@ -237,6 +237,12 @@ static const struct {
 	[COMMAND_RECORD] = { "record [-F HZ] [-e EVENT] [-d SECONDS] [--filter KEY=GLOB]... -o "
 			     "FILE\n"
 			     "  A burst of on-CPU samples beside the history, not part of it.\n"
+			     "  By cycles or misses, instructions are sampled as well, where the "
+			     "processor counts\n"
+			     "  both at once: -o - and .txt tell each function's IPC or misses per "
+			     "1,000\n"
+			     "  instructions, flame graphs those of a frame, and pprof has both "
+			     "events.\n"
 			     "  The KEYs are those of top.\n",
 			     false, false, true,
 			     "  -F HZ             samples per second and CPU, 1 to 997; default: "
@@ -248,7 +254,8 @@ static const struct {
 			     "as the processor\n"
 			     "                    counts them; default: on-cpu-event in "
 			     "sysprofd.conf, and time\n"
-			     "  -d SECONDS        how long, up to 300; default: 10\n" },
+			     "  -d SECONDS        how long, up to 300; default: 10\n"
+			     "  --format text     as -o - and .txt do: a table by function\n" },
 };
 
 int command_help(enum command_id id)

@@ -203,10 +203,16 @@ static int set_file_format(struct options *o, const char *v, struct strbuf *erro
 {
 	int format = export_format_from_name(v);
 
-	if (format < 0)
-		return bad(error, "--format", v, "svg, html, folded, pprof or speedscope");
-	o->format = (enum export_format)format;
+	o->table = o->command == COMMAND_RECORD && streq(v, "text");
 	o->format_given = true;
+	if (o->table)
+		return 0;
+	if (format < 0)
+		return bad(error, "--format", v,
+			   o->command == COMMAND_RECORD
+				   ? "text, svg, html, folded, pprof or speedscope"
+				   : "svg, html, folded, pprof or speedscope");
+	o->format = (enum export_format)format;
 	return 0;
 }
 
@@ -565,8 +571,16 @@ static void resolve_dimension(struct options *o)
 						    : SYSPROFD__V1__DIMENSION__DIMENSION_FUNCTION;
 }
 
+static bool is_text_path(const char *path)
+{
+	size_t len = strlen(path);
+
+	return streq(path, "-") || (len > 4 && streq(path + len - 4, ".txt"));
+}
+
 static int resolve_output(struct options *o, struct strbuf *error)
 {
+	bool tables = o->command == COMMAND_RECORD;
 	int format;
 
 	if (!o->output) {
@@ -575,13 +589,15 @@ static int resolve_output(struct options *o, struct strbuf *error)
 	}
 	if (o->format_given)
 		return 0;
+	o->table = tables && is_text_path(o->output);
+	if (o->table)
+		return 0;
 	format = export_format_from_path(o->output);
 	if (format < 0) {
-		strbuf_printf(
-			error,
-			"-o %s: the ending tells no format (.svg .html .folded .pb.gz .json); say "
-			"--format svg|html|folded|pprof|speedscope",
-			o->output);
+		strbuf_printf(error,
+			      "-o %s: the ending tells no format (%s.svg .html .folded .pb.gz "
+			      ".json); say --format %ssvg|html|folded|pprof|speedscope",
+			      o->output, tables ? ".txt " : "", tables ? "text|" : "");
 		return -EINVAL;
 	}
 	o->format = (enum export_format)format;

@@ -73,6 +73,7 @@ struct options {
 	bool json;
 	enum export_format format;
 	bool format_given;
+	bool table; /* record: a table by function, in the place of a format */
 	bool short_names;
 	bool wakers; /* --wakers: chains of who waits and who wakes */
 	bool idle; /* --idle: idle waits are shown as well */

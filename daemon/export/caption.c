@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "export/caption.h"
 #include "export/human.h"
+#include "export/quotient.h"
 
 #define GAPS_NAMED 4 /* of more gaps, the number is given */
 
@@ -16,7 +17,7 @@ static const char *sample_word(enum profile_type type)
 
 void caption_what(const struct profile *p, struct strbuf *out)
 {
-	char total[HUMAN_MAX], n[HUMAN_MAX];
+	char total[HUMAN_MAX], n[HUMAN_MAX], quotient[HUMAN_MAX];
 
 	strbuf_printf(out, "%s: ", profile_type_name(p->type));
 	if (p->event)
@@ -27,6 +28,11 @@ void caption_what(const struct profile *p, struct strbuf *out)
 	else
 		strbuf_printf(out, "%s in %s %s", human_duration(p->total, total),
 			      human_count(p->samples, n), sample_word(p->type));
+	if (p->instructions.sampled)
+		strbuf_printf(out, ", %s instructions in %s, %s %s",
+			      human_count(p->instructions.total, total),
+			      human_count(p->instructions.samples, n),
+			      quotient_of_profile(p, quotient), quotient_unit(p));
 }
 
 void caption_when(const struct profile *p, struct strbuf *out)
@@ -57,6 +63,9 @@ static void add_losses(const struct profile *p, struct strbuf *out)
 	}
 	if (!any)
 		strbuf_puts(out, "nothing lost");
+	if (p->instructions.lost)
+		strbuf_printf(out, "; samples of instructions lost: %s",
+			      human_count(p->instructions.lost, n));
 }
 
 void caption_missing(const struct profile *p, struct strbuf *out)

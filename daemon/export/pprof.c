@@ -198,7 +198,9 @@ static void use_rows(struct writer *w)
 	for (size_t i = 0; i < p->columns.n; i++) {
 		uint64_t weight = profile_weight(p, i);
 
-		if (!profile_row_shown(p, sampled, i))
+		if (row_is_instructions(p, i))
+			weight = 0;
+		else if (!profile_row_shown(p, sampled, i))
 			continue;
 		for (uint32_t s = p->columns.stack[i]; s > 0 && s < d->n_stacks;
 		     s = next_parent(d, s)) {
@@ -225,7 +227,8 @@ static uint32_t main_binary(const struct writer *w)
 
 		if (path == 0 || path >= d->n_strings)
 			continue;
-		by_exe[path] += profile_weight(p, i);
+		if (!row_is_instructions(p, i))
+			by_exe[path] += profile_weight(p, i);
 		if (by_exe[path] >= by_exe[exe])
 			exe = path;
 	}
@@ -519,7 +522,14 @@ static void put_values(struct writer *w, size_t row, struct strbuf *values)
 {
 	const struct columns *c = &w->p->columns;
 	uint64_t second = c->value[row];
+	bool instructions = row_is_instructions(w->p, row);
 
+	if (w->p->instructions.sampled) {
+		put_varint(values, instructions ? 0 : MIN(c->count[row], (uint64_t)INT64_MAX));
+		put_varint(values, instructions ? 0 : MIN(second, (uint64_t)INT64_MAX));
+		put_varint(values, instructions ? MIN(second, (uint64_t)INT64_MAX) : 0);
+		return;
+	}
 	if (w->p->type == PROFILE_SYSCALLS)
 		second = SYSCALL_KEY_ERRNO(c->key[row]) ? c->count[row] : 0;
 	put_varint(values, MIN(c->count[row], (uint64_t)INT64_MAX));
@@ -533,7 +543,7 @@ static void write_samples(struct writer *w)
 	bool sampled = profile_has_sampled_rows(w->p);
 
 	for (size_t i = 0; i < c->n && !w->error; i++) {
-		if (!profile_row_shown(w->p, sampled, i))
+		if (!profile_row_shown(w->p, sampled, i) && !row_is_instructions(w->p, i))
 			continue;
 		strbuf_reset(&ids);
 		strbuf_reset(&values);
@@ -591,6 +601,9 @@ static void write_head(struct writer *w)
 
 	for (int i = 0; i < 2; i++)
 		write_value_type(w, FIELD_SAMPLE_TYPE, v->type[i], v->unit[i]);
+	if (p->instructions.sampled)
+		write_value_type(w, FIELD_SAMPLE_TYPE, sample_event_name(EVENT_INSTRUCTIONS),
+				 "count");
 	put_uint(w->out, FIELD_TIME_NANOS, p->from_wall_ns);
 	put_uint(w->out, FIELD_DURATION_NANOS, p->covered_ns);
 	/* The period of events is not one number: the kernel keeps up a rate. */

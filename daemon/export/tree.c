@@ -267,8 +267,14 @@ static int add_row(struct builder *b, size_t row)
 			    lock_text(p->dict, c->aux[row], buf, sizeof(buf)), "");
 	if (r < 0)
 		return r;
+	if (row_is_instructions(p, row)) {
+		pair_add_row(&t->nodes[node].pair, p, row);
+		return 0;
+	}
 	t->nodes[node].self = add_saturating(t->nodes[node].self, profile_weight(p, row));
 	t->nodes[node].count = add_saturating(t->nodes[node].count, c->count[row]);
+	if (p->instructions.sampled)
+		pair_add_row(&t->nodes[node].pair, p, row);
 	return 0;
 }
 
@@ -289,6 +295,8 @@ bool profile_has_sampled_rows(const struct profile *p)
 
 bool profile_row_shown(const struct profile *p, bool has_sampled_rows, size_t row)
 {
+	if (row_is_instructions(p, row))
+		return false;
 	return p->type != PROFILE_OFF_CPU || !has_sampled_rows ||
 	       !OFF_KEY_TOTAL(p->columns.key[row]);
 }
@@ -324,9 +332,11 @@ static int finish(struct flame_tree *t)
 		struct flame_node *n = &t->nodes[i];
 
 		n->total = add_saturating(n->total, n->self);
-		if (i > 0)
+		if (i > 0) {
 			t->nodes[n->parent].total = add_saturating(t->nodes[n->parent].total,
 								   n->total);
+			pair_add(&t->nodes[n->parent].pair, &n->pair);
+		}
 		order[i] = (uint32_t)i;
 	}
 	qsort_r(order + 1, t->n_nodes - 1, sizeof(*order), compare_siblings, t);
@@ -364,7 +374,7 @@ static int build(struct builder *b)
 		return r;
 	b->t->nodes[b->t->n_nodes++] = (struct flame_node){ .label = (uint32_t)label };
 	for (size_t i = 0; i < p->columns.n; i++) {
-		if (!profile_row_shown(p, sampled, i))
+		if (!profile_row_shown(p, sampled, i) && !row_is_instructions(p, i))
 			continue;
 		r = add_row(b, i);
 		if (r < 0)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/strbuf.h"
+#include "export/quotient.h"
 #include "model/profile.h"
 
 enum flame_kind {
@@ -36,6 +37,7 @@ struct flame_node {
 	uint32_t depth; /* the root's is 0 */
 	uint64_t self, total; /* nanoseconds or calls */
 	uint64_t count; /* exclusive: samples, events, calls, waits */
+	struct event_pair pair; /* of a recording with instructions beside it; inclusive */
 };
 
 struct flame_tree {
@@ -63,7 +65,7 @@ static inline const struct flame_label *flame_label(const struct flame_tree *t, 
 /* What a row of the profile weighs: nanoseconds, or calls. */
 uint64_t profile_weight(const struct profile *p, size_t row);
 /*
- * Whether the row is to be shown: exact per-thread totals of off-CPU time repeat what the sampled rows hold,
+ * Whether the row is to be shown: instructions are beside what is, and exact per-thread totals of off-CPU time repeat what the sampled rows hold,
  * and are shown only by profiles that have nothing else.
  */
 bool profile_has_sampled_rows(const struct profile *p);

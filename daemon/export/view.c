@@ -100,6 +100,9 @@ static void put_title(const struct view *v, uint32_t node)
 		strbuf_puts(v->out, ", ");
 		escape_xml(v->out, l->binary);
 	}
+	if (v->p->instructions.sampled)
+		strbuf_printf(v->out, "; %s %s", quotient_text(v->p, &n->pair, value),
+			      quotient_unit(v->p));
 	strbuf_puts(v->out, "</title>");
 }
 
@@ -170,8 +173,8 @@ static int choose(struct view *v)
 		v->cutoff = MAX(totals[NODES_MAX] + 1, 1);
 	}
 	for (size_t i = 1; i < t->n_nodes; i++) {
-		if (t->nodes[i].total < v->cutoff)
-			v->hidden++;
+		if (t->nodes[i].total < v->cutoff) /* one without has instructions alone */
+			v->hidden += t->nodes[i].total > 0;
 		else
 			v->rows = MAX(v->rows, t->nodes[i].depth + 1);
 	}

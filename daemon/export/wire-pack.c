@@ -136,6 +136,7 @@ void wire_profile_free(Sysprofd__V1__Profile *m)
 	table_free(m->series);
 	table_free(m->locks);
 	table_free(m->samples);
+	table_free(m->instructions);
 	index_done(&k->words);
 	free(k);
 }
@@ -340,28 +341,35 @@ static int pack_key(struct packed *k, enum profile_type type, uint32_t key, Sysp
 	}
 }
 
-static int pack_samples(struct packed *k, const struct profile *p)
+static int pack_sample(struct packed *k, const struct profile *p, size_t row,
+		       Sysprofd__V1__Sample *m)
 {
 	const struct columns *c = &p->columns;
-	int r = table_new(&sysprofd__v1__sample__descriptor, c->n, &k->m.samples);
 
-	if (r < 0)
-		return r;
-	k->m.n_samples = c->n;
-	for (size_t i = 0; i < c->n; i++) {
-		Sysprofd__V1__Sample *m = k->m.samples[i];
+	m->series = c->series[row];
+	m->stack = c->stack[row];
+	m->count = c->count[row];
+	m->value = p->type == PROFILE_SYSCALLS ? c->count[row] : c->value[row];
+	m->max = c->max[row];
+	m->lock = p->type == PROFILE_FUTEX ? c->aux[row] : 0;
+	return pack_key(k, p->type, c->key[row], m);
+}
 
-		m->series = c->series[i];
-		m->stack = c->stack[i];
-		m->count = c->count[i];
-		m->value = p->type == PROFILE_SYSCALLS ? c->count[i] : c->value[i];
-		m->max = c->max[i];
-		m->lock = p->type == PROFILE_FUTEX ? c->aux[i] : 0;
-		r = pack_key(k, p->type, c->key[i], m);
-		if (r < 0)
-			return r;
-	}
-	return 0;
+static int pack_samples(struct packed *k, const struct profile *p)
+{
+	size_t n = 0;
+	int r;
+
+	for (size_t i = 0; i < p->columns.n; i++)
+		n += row_is_instructions(p, i);
+	r = table_new(&sysprofd__v1__sample__descriptor, p->columns.n - n, &k->m.samples);
+	if (r == 0)
+		r = table_new(&sysprofd__v1__sample__descriptor, n, &k->m.instructions);
+	for (size_t i = 0; r == 0 && i < p->columns.n; i++)
+		r = pack_sample(k, p, i,
+				row_is_instructions(p, i) ? k->m.instructions[k->m.n_instructions++]
+							  : k->m.samples[k->m.n_samples++]);
+	return r;
 }
 
 static int pack_tables(struct packed *k, const struct profile *p)
@@ -392,6 +400,9 @@ int wire_profile_pack(const struct profile *p, Sysprofd__V1__Profile **ret)
 	sysprofd__v1__profile__init(&k->m);
 	k->m.truncated = p->truncated;
 	k->m.omitted = p->omitted;
+	k->m.instructions_sampled = p->instructions.sampled;
+	k->m.no_instructions = (char *)p->instructions.why_not;
+	k->m.instructions_lost = p->instructions.lost;
 	r = pack_tables(k, p);
 	if (r < 0) {
 		wire_profile_free(&k->m);

@@ -257,28 +257,50 @@ static uint32_t unpack_key(struct unpacking *u, const Sysprofd__V1__Sample *m)
 	}
 }
 
+/* Of another aspect than the type's own, the key is all that the aspect says of it. */
+static int unpack_sample(struct unpacking *u, const Sysprofd__V1__Sample *m, uint32_t aspect)
+{
+	const uint32_t words[] = { m->cause,	   m->state,   m->syscall, m->errno_name,
+				   m->futex_class, m->outcome, m->wait };
+	uint64_t value = u->p->type == PROFILE_SYSCALLS ? 0 : m->value;
+
+	/* Unlike other ids, a word is looked up even when it is 0, so string 0 has to be there. */
+	for (size_t w = 0; w < ARRAY_SIZE(words); w++)
+		if (words[w] >= u->m->n_strings)
+			return -EBADMSG;
+	if (!valid(m->series, u->m->n_series) || !valid(m->stack, u->m->n_stacks) ||
+	    !valid(m->lock, u->m->n_locks))
+		return -EBADMSG;
+	return columns_add(&u->p->columns, u->series[m->series], u->stacks[m->stack],
+			   aspect ?: unpack_key(u, m), u->locks[m->lock], m->count, value, m->max);
+}
+
 static int unpack_samples(struct unpacking *u)
 {
-	for (size_t i = 0; i < u->m->n_samples; i++) {
-		const Sysprofd__V1__Sample *m = u->m->samples[i];
-		const uint32_t words[] = { m->cause,	   m->state,   m->syscall, m->errno_name,
-					   m->futex_class, m->outcome, m->wait };
-		uint64_t value = u->p->type == PROFILE_SYSCALLS ? 0 : m->value;
-		int r;
+	int r = 0;
 
-		/* Unlike other ids, a word is looked up even when it is 0, so string 0 has to be there. */
-		for (size_t w = 0; w < ARRAY_SIZE(words); w++)
-			if (words[w] >= u->m->n_strings)
-				return -EBADMSG;
-		if (!valid(m->series, u->m->n_series) || !valid(m->stack, u->m->n_stacks) ||
-		    !valid(m->lock, u->m->n_locks))
-			return -EBADMSG;
-		r = columns_add(&u->p->columns, u->series[m->series], u->stacks[m->stack],
-				unpack_key(u, m), u->locks[m->lock], m->count, value, m->max);
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	for (size_t i = 0; r == 0 && i < u->m->n_samples; i++)
+		r = unpack_sample(u, u->m->samples[i], 0);
+	return r;
+}
+
+/* Beside an event alone they mean anything. */
+static int unpack_instructions(struct unpacking *u)
+{
+	struct profile *p = u->p;
+	size_t len = strlen(u->m->no_instructions);
+	int r = 0;
+
+	if (!p->event)
+		return 0;
+	utf8_sanitize(p->instructions.why_not, sizeof(p->instructions.why_not),
+		      u->m->no_instructions, MIN(len, (sizeof(p->instructions.why_not) - 1) / 3));
+	p->instructions.sampled = u->m->instructions_sampled;
+	p->instructions.lost = u->m->instructions_lost;
+	for (size_t i = 0; r == 0 && i < u->m->n_instructions; i++)
+		r = unpack_sample(u, u->m->instructions[i], ON_ASPECT(ON_INSTRUCTIONS));
+	profile_sum_instructions(p);
+	return r;
 }
 
 /* ---- coverage ---------------------------------------------------------------------------------- */
@@ -367,8 +389,9 @@ static int map_new(size_t n, uint32_t **ret)
 static int unpack(struct unpacking *u)
 {
 	static int (*const steps[])(struct unpacking *) = {
-		unpack_coverage, unpack_strings, unpack_binaries, unpack_frames,
-		unpack_stacks,	 unpack_series,	 unpack_locks,	  unpack_samples,
+		unpack_coverage, unpack_strings, unpack_binaries,
+		unpack_frames,	 unpack_stacks,	 unpack_series,
+		unpack_locks,	 unpack_samples, unpack_instructions,
 	};
 
 	if (map_new(u->m->n_strings, &u->strings) < 0 || map_new(u->m->n_strings, &u->words) < 0 ||

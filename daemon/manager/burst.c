@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Bursts: on-CPU sampling at another rate with programs and maps of its own, beside the history. */
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "manager/recorder-internal.h"
 
@@ -162,6 +164,13 @@ static int run_read(struct recorder *r, struct call *call)
 	return 0;
 }
 
+/* Where they are not wanted nothing is to be said of them. */
+static void copy_instructions(const struct source_state *s, int event, struct instructions *ret)
+{
+	snprintf(ret->why_not, sizeof(ret->why_not), "%s", s->no_instructions);
+	ret->sampled = event > EVENT_CPU_CLOCK && event != EVENT_INSTRUCTIONS && !*ret->why_not;
+}
+
 static int run_end(struct recorder *r, struct call *call)
 {
 	struct burst_call *c = (struct burst_call *)call;
@@ -181,6 +190,7 @@ static int run_end(struct recorder *r, struct call *call)
 
 			collector_source_state(b->collector, SOURCE_ON_CPU, &s);
 			a->active = true;
+			copy_instructions(&s, c->event, &c->filled.bucket->instructions);
 			a->rate_mhz = (uint64_t)(s.rate_hz * 1000 + 0.5);
 			c->filled.bucket->meta.length_ns = c->filled.bucket->meta.covered_ns;
 		}

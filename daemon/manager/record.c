@@ -39,6 +39,7 @@ static int copy_selection(const struct selection *from, struct selection *ret)
 	if (r < 0)
 		return r;
 	ret->type = PROFILE_ON_CPU;
+	ret->aspects = 1U << ON_SAMPLES | 1U << ON_INSTRUCTIONS;
 	ret->until_wall_ns = UINT64_MAX;
 	if (from->n_filters == 0)
 		return 0;
@@ -127,13 +128,16 @@ static void add_lines(struct manager *m, struct filled *f)
 	(void)inlines_expand(&lines, f->bucket);
 }
 
-/* Queries take values for microseconds and make nanoseconds of them. */
+/* Queries take values of samples for microseconds and make nanoseconds of them. */
 static void weigh_events(struct profile *p, int event)
 {
+	struct columns *c = &p->columns;
+
 	p->event = (unsigned)event;
 	p->total /= NSEC_PER_USEC;
-	for (size_t i = 0; i < p->columns.n; i++)
-		p->columns.value[i] /= NSEC_PER_USEC;
+	for (size_t i = 0; i < c->n; i++)
+		if (row_is_time(PROFILE_ON_CPU, c->key[i]))
+			c->value[i] /= NSEC_PER_USEC;
 }
 
 static int finish(struct manager *m, struct record_session *s, struct profile **ret)
@@ -150,9 +154,16 @@ static int finish(struct manager *m, struct record_session *s, struct profile **
 	symbolizer_name(m->symbolizer, f.bucket->dict, f.binary_keys, f.n_keys,
 			mono_now_ns() + NAMES_NS);
 	add_lines(m, &f);
+	/* Those of some CPUs alone are no use. */
+	if (!f.bucket->instructions.sampled)
+		s->selection.aspects = 1U << ON_SAMPLES;
 	r = query_bucket(f.bucket, &s->selection, ret);
 	if (r >= 0 && s->event > 0)
 		weigh_events(*ret, s->event);
+	if (r >= 0) {
+		(*ret)->instructions = f.bucket->instructions;
+		profile_sum_instructions(*ret);
+	}
 	filled_done(&f);
 	return r;
 }

@@ -33,7 +33,8 @@ bool row_is_time(enum profile_type type, uint32_t key)
 	if (type == PROFILE_FUTEX)
 		return aspect != FUTEX_WAKES && aspect != FUTEX_CROWD;
 	if (type == PROFILE_ON_CPU)
-		return aspect != ON_COUNTERS || ON_KEY_COUNTER(key) >= COUNTER_SPANS;
+		return aspect == ON_SAMPLES ||
+		       (aspect == ON_COUNTERS && ON_KEY_COUNTER(key) >= COUNTER_SPANS);
 	return true;
 }
 

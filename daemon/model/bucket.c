@@ -222,6 +222,23 @@ int profile_new(enum profile_type type, struct profile **ret)
 	return 0;
 }
 
+bool row_is_instructions(const struct profile *p, size_t row)
+{
+	return p->type == PROFILE_ON_CPU &&
+	       row_aspect(PROFILE_ON_CPU, p->columns.key[row]) == ON_INSTRUCTIONS;
+}
+
+void profile_sum_instructions(struct profile *p)
+{
+	p->instructions.total = p->instructions.samples = 0;
+	for (size_t i = 0; i < p->columns.n; i++) {
+		if (!row_is_instructions(p, i))
+			continue;
+		p->instructions.total += p->columns.value[i];
+		p->instructions.samples += p->columns.count[i];
+	}
+}
+
 struct profile *profile_free(struct profile *p)
 {
 	if (!p)

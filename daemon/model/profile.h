@@ -268,6 +268,8 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
  *  ON_COUNTERS         enum counter                      0          that many     0, or us of    0
  *                      from COUNTER_SPANS on estimates                            CPU time that
  *                      from a part of the time                                    they are of
+ *  ON_INSTRUCTIONS     0                                 0          samples        instructions   0
+ *                      of a burst by another hardware event, which sampled them beside it; never stored
  *  OFF_WAKES           OFF_KEY(cause, ..)                series: of waits woken   us waited      longest us
  *                                                        the waker                so
  *                      the row's series waited; its stack is where, MARKER_WOKEN, and that of the waker, each from
@@ -326,6 +328,7 @@ void stack_text(const struct dict *d, uint32_t stack, struct strbuf *out);
 enum on_aspect {
 	ON_SAMPLES = 0,
 	ON_COUNTERS = 1,
+	ON_INSTRUCTIONS = 2,
 };
 enum off_aspect { OFF_WAITS = 0, OFF_WAKES = 1 };
 enum call_aspect {
@@ -453,6 +456,14 @@ enum pressure {
 	PRESSURE_N
 };
 
+/* Instructions that a burst by another hardware event sampled beside it: rows of ON_INSTRUCTIONS. */
+struct instructions {
+	bool sampled;
+	char why_not[128]; /* where they were wanted and are not sampled: one clause; else "" */
+	uint64_t total, samples; /* of a profile */
+	uint64_t lost; /* samples, as accounting_lost() counts them */
+};
+
 #define BOOT_ID_LEN 32 /* hexadecimal, no dashes */
 
 struct bucket_meta {
@@ -473,6 +484,7 @@ struct bucket {
 	struct bucket_meta meta;
 	struct dict *dict;
 	struct columns columns[COLUMNS_N]; /* by enum profile_type, and COLUMNS_WORK */
+	struct instructions instructions; /* of a burst, which is not stored */
 };
 int bucket_new(struct bucket **ret);
 struct bucket *bucket_free(struct bucket *b);
@@ -495,6 +507,7 @@ struct profile {
 	uint64_t total; /* ns, or calls; off-cpu: the exact total */
 	uint64_t samples; /* rows' count added up: samples, events, calls, waits */
 	struct accounting accounting;
+	struct instructions instructions; /* of a recording */
 	bool truncated; /* max_nodes folded something into [other] */
 	bool coarse; /* too many to hold apart: processes and threads have lost pid, tid, start, thread name */
 	uint64_t omitted; /* stacks folded */
@@ -504,5 +517,8 @@ struct profile {
 /* "nanoseconds", "calls", or the event's name. */
 const char *profile_unit(const struct profile *p);
 int profile_new(enum profile_type type, struct profile **ret);
+bool row_is_instructions(const struct profile *p, size_t row);
+/* Total and samples of p->instructions, from the rows. */
+void profile_sum_instructions(struct profile *p);
 struct profile *profile_free(struct profile *p);
 DEFINE_CLEANUP(struct profile *, profile_free)

@@ -210,6 +210,32 @@ static void add_on_cpu(struct adding *a)
 	}
 }
 
+/* They are in no source's accounts: what fails of them, or is folded, is booked apart. */
+static void add_instructions(struct adding *a)
+{
+	for (size_t i = 0; i < a->s->n_instructions; i++) {
+		const struct slice_on_cpu *c = &a->s->instructions[i];
+		struct account *sum = &a->s->instructions_sum;
+		const struct row row = {
+			.stack = c->key.stack,
+			.tgid = c->key.tgid,
+			.tid = c->key.tid,
+			.start = c->key.start,
+			.key = ON_ASPECT(ON_INSTRUCTIONS),
+			.count = c->value.samples,
+			.value = c->value.ns,
+		};
+		int r = try_row(a, SOURCE_ON_CPU, &row);
+
+		if (r >= 0)
+			continue;
+		sum->stored -= MIN(c->value.samples, sum->stored);
+		sum->lost[LOSS_OTHER] += c->value.samples;
+		if (a->error == 0)
+			a->error = r;
+	}
+}
+
 uint32_t window_wait_key(struct adding *a, const struct slice_off_cpu *c)
 {
 	struct window *w = a->w;
@@ -366,6 +392,9 @@ static void add_accounting(struct window *w, const struct slice *s)
 		for (size_t k = 0; k < LOSS_N; k++)
 			to->lost[k] += a->lost[k];
 	}
+	for (size_t k = 0; k < LOSS_N; k++)
+		if (!loss_keeps_weight((unsigned)k))
+			w->bucket->instructions.lost += s->instructions_sum.lost[k];
 	m->source[SOURCE_OFF_CPU].threshold_us = MAX(m->source[SOURCE_OFF_CPU].threshold_us,
 						     s->threshold_ns / NSEC_PER_USEC);
 	m->covered_ns += s->mono_end_ns - s->mono_start_ns;
@@ -410,6 +439,7 @@ int window_add(struct window *w, struct slice *s, const struct bucket_meta *begi
 	begin_slice(&a);
 	/* What runs and works comes first, in case not all fits. */
 	add_on_cpu(&a);
+	add_instructions(&a);
 	add_syscalls(&a);
 	locks_add(&a);
 	kernel_locks_add(&a);
