@@ -169,6 +169,22 @@ static void test_files(void **state)
 
 		assert_int_equal(parse(table[i].line, &o, &error), 0);
 		assert_int_equal(o.format, table[i].format);
+		assert_false(o.table);
+	}
+}
+
+/* A recording may also be a table. */
+static void test_tables(void **state)
+{
+	static const char *const lines[] = { "record -o -", "record -o a.txt",
+					     "record -o a.svg --format text" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		_cleanup_(options_done) struct options o = {};
+		_cleanup_(strbuf_done) struct strbuf error = {};
+
+		assert_int_equal(parse(lines[i], &o, &error), 0);
+		assert_true(o.table);
 	}
 }
 
@@ -227,6 +243,10 @@ static void test_usage_errors(void **state)
 		{ "flame", "flame needs -o" },
 		{ "flame -o a.png", "the ending tells no format" },
 		{ "flame -o -", "the ending tells no format" },
+		{ "flame -o a.txt", "the ending tells no format" },
+		{ "flame -o a.svg --format text", "expected svg" },
+		{ "record -o .txt", "(.txt .svg" },
+		{ "record -o a.txt --format json", "text, svg" },
 		{ "top --filter comm", "KEY=GLOB" },
 		{ "top --filter comm!x", "KEY=GLOB" },
 		{ "top --filter =x", "no such key" },
@@ -283,10 +303,15 @@ static void test_help(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults), cmocka_unit_test(test_dimension_names_its_type),
-		cmocka_unit_test(test_forms),	 cmocka_unit_test(test_socket_anywhere),
-		cmocka_unit_test(test_ranges),	 cmocka_unit_test(test_files),
-		cmocka_unit_test(test_values),	 cmocka_unit_test(test_usage_errors),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_dimension_names_its_type),
+		cmocka_unit_test(test_forms),
+		cmocka_unit_test(test_socket_anywhere),
+		cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_values),
+		cmocka_unit_test(test_usage_errors),
 		cmocka_unit_test(test_help),
 	};
 

@@ -8,6 +8,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "collect-live.h"
 
 #define PAGE 4096
@@ -173,13 +175,141 @@ static void test_why_none(void **state)
 	collector_free(c);
 }
 
+/* ---- instructions beside another event of a burst --------------------------------------------------- */
+
+#define LOOP_BYTES 256 /* of each of these functions at most; the loop is at their begin */
+
+static __attribute__((noinline, aligned(256))) void spin_short(uint64_t n)
+{
+	for (; n; n--)
+		__asm__ volatile("" ::: "memory");
+}
+
+static __attribute__((noinline, aligned(256))) void spin_long(uint64_t n)
+{
+	for (; n; n--)
+		__asm__ volatile("" : "+r"(n)::"memory");
+}
+
+static void spins(void *arg)
+{
+	for (;;) {
+		spin_short(1000000);
+		spin_long(3000000);
+	}
+}
+
+struct sum {
+	uint64_t samples, weight;
+};
+
+static void add_leaves(struct sum *sum, const struct slice *s, const struct slice_on_cpu *rows,
+		       size_t n, pid_t tgid, const void *function)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct slice_stack *k = find_stack(s, rows[i].key.stack);
+
+		if ((pid_t)rows[i].key.tgid != tgid || !k || k->nr_kernel || !k->nr_user ||
+		    s->ips[k->first_ip] - (uint64_t)function >= LOOP_BYTES)
+			continue;
+		sum->samples += rows[i].value.samples;
+		sum->weight += rows[i].value.ns;
+	}
+}
+
+static void assert_instructions_conserved(const struct slice *s)
+{
+	const struct account *a = &s->instructions_sum;
+	uint64_t sum = a->stored + a->idle, rows = 0;
+
+	for (int i = 0; i < LOSS_N; i++)
+		if (!loss_keeps_weight(i))
+			sum += a->lost[i];
+	assert_int_equal(a->seen, sum);
+	for (size_t i = 0; i < s->n_instructions; i++)
+		rows += s->instructions[i].value.samples;
+	assert_int_equal(a->stored, rows);
+}
+
+/*
+ * Two clocks stand in for cycles and instructions: the quotient of each function is 1, whatever its share.
+ */
+static void test_beside(void **state)
+{
+	void *const functions[] = { (void *)spin_short, (void *)spin_long };
+	struct collect_options o = options(0);
+	struct sum events[2] = {}, instructions[2] = {};
+	struct source_state on;
+	struct collector *c;
+	uint64_t seen = 0;
+	pid_t pid;
+
+	o.burst = true;
+	o.enabled[SOURCE_OFF_CPU] = false;
+	o.event = EVENT_CYCLES;
+	o.on_cpu_hz = 499;
+	o.on_cpu_jitter = 0; /* a clock's samples weigh the period that it had at first */
+	pid = start_process(spins, NULL);
+	c = start_or_skip(&o);
+	for (int n = 0; n < 3; n++) {
+		struct slice *s;
+
+		run_for(c, 1200);
+		s = drain(c, false);
+		assert_conserved(s, SOURCE_ON_CPU);
+		assert_instructions_conserved(s);
+		seen += s->instructions_sum.seen;
+		for (int i = 0; i < 2; i++) {
+			add_leaves(&events[i], s, s->on_cpu, s->n_on_cpu, pid, functions[i]);
+			add_leaves(&instructions[i], s, s->instructions, s->n_instructions, pid,
+				   functions[i]);
+		}
+		slice_free(s);
+	}
+	collector_source_state(c, SOURCE_ON_CPU, &on);
+	collector_free(c);
+	kill_process(pid);
+	assert_string_equal(on.no_instructions, "");
+	assert_true(seen > 0);
+	for (int i = 0; i < 2; i++) {
+		print_message("%lu samples weigh %lu, %lu beside them %lu\n", events[i].samples,
+			      events[i].weight, instructions[i].samples, instructions[i].weight);
+		assert_true(events[i].samples > 40 && instructions[i].samples > 40);
+		/* Four standard errors of either. */
+		assert_true(fabs((double)instructions[i].weight / (double)events[i].weight - 1) <
+			    4 * sqrt(1 / (double)events[i].samples +
+				     1 / (double)instructions[i].samples));
+	}
+	assert_true(instructions[1].weight > 2 * instructions[0].weight);
+}
+
+/* Where they are not asked for, nothing of them is made. */
+static void test_not_beside(void **state)
+{
+	struct collect_options o = options(0);
+	struct collector *c;
+	struct slice *s;
+
+	o.burst = true;
+	o.enabled[SOURCE_OFF_CPU] = false;
+	o.event = EVENT_INSTRUCTIONS;
+	o.on_cpu_hz = 99;
+	c = start_or_skip(&o);
+	run_for(c, 200);
+	s = drain(c, false);
+	assert_int_equal(s->n_instructions, 0);
+	assert_int_equal(s->instructions_sum.seen, 0);
+	assert_true(s->source[SOURCE_ON_CPU].sum.seen > 0);
+	slice_free(s);
+	collector_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all),
-		cmocka_unit_test(test_share),
-		cmocka_unit_test(test_which),
-		cmocka_unit_test(test_why_none),
+		cmocka_unit_test(test_all),    cmocka_unit_test(test_share),
+		cmocka_unit_test(test_which),  cmocka_unit_test(test_why_none),
+		cmocka_unit_test(test_beside), cmocka_unit_test(test_not_beside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

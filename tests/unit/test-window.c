@@ -322,12 +322,64 @@ static void test_hardware(void **state)
 	window_free(w);
 }
 
+static uint64_t sum_instructions(const struct bucket *b)
+{
+	const struct columns *c = &b->columns[PROFILE_ON_CPU];
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		if (row_aspect(PROFILE_ON_CPU, c->key[i]) != ON_INSTRUCTIONS)
+			continue;
+		sum += c->count[i];
+		/* Instructions, and not microseconds. */
+		assert_int_equal(c->value[i], c->count[i] * 1001);
+	}
+	return sum;
+}
+
+/* What is lost of instructions is not lost of the samples beside them. */
+static void test_instructions(void **state)
+{
+	_cleanup_(window_free_p) struct window *w = make_window(UINT32_MAX, 1000);
+	struct slice_on_cpu instructions[2] = {
+		{ .key = { .stack = 9, .tgid = 100, .tid = 100, .start = 1 },
+		  .value = { .samples = 4, .ns = 4004 } },
+		{ .key = { .stack = 9, .tgid = 200, .tid = 200, .start = 1 },
+		  .value = { .samples = 3, .ns = 3003 } },
+	};
+	struct slice s = make_slice();
+	_cleanup_(filled_done) struct filled f = {};
+	size_t n;
+
+	s.instructions = instructions;
+	s.n_instructions = 1;
+	s.instructions_sum =
+		(struct account){ .seen = 6, .stored = 4, .lost = { [LOSS_COUNT_FULL] = 2 } };
+	assert_int_equal(window_add(w, &s, &(struct bucket_meta){}), 0);
+	s = (struct slice){ .instructions = instructions + 1, .n_instructions = 1 };
+	s.instructions_sum =
+		(struct account){ .seen = 4, .stored = 3, .lost = { [LOSS_SCRATCH_BUSY] = 1 } };
+	n = w->bucket->dict->n_series;
+	w->bucket->dict->n_series = 1U << 31; /* that process is new, and has no room */
+	assert_int_equal(window_add(w, &s, &(struct bucket_meta){}), -ENOSPC);
+	w->bucket->dict->n_series = n;
+	assert_int_equal(s.instructions_sum.stored, 0);
+	assert_int_equal(window_close(w, &f), 0);
+	assert_int_equal(sum_instructions(f.bucket), 4);
+	/* Two had no room in the kernel, three none here; one without a stack is there. */
+	assert_int_equal(f.bucket->instructions.lost, 5);
+	assert_int_equal(f.bucket->meta.source[SOURCE_ON_CPU].stored, 15);
+	assert_int_equal(accounting_lost(&f.bucket->meta.source[SOURCE_ON_CPU]), 0);
+	assert_int_equal(f.bucket->meta.source[SOURCE_ON_CPU].stored_us, 150);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_folded),	cmocka_unit_test(test_locks_folded),
-		cmocka_unit_test(test_nearest), cmocka_unit_test(test_sampled_calls),
-		cmocka_unit_test(test_failing), cmocka_unit_test(test_hardware),
+		cmocka_unit_test(test_folded),	     cmocka_unit_test(test_locks_folded),
+		cmocka_unit_test(test_nearest),	     cmocka_unit_test(test_sampled_calls),
+		cmocka_unit_test(test_failing),	     cmocka_unit_test(test_hardware),
+		cmocka_unit_test(test_instructions),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

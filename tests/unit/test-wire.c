@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
+
 #include "../bpf/sysprofd.h"
 #include "export/wire.h"
 
@@ -226,6 +228,57 @@ static void test_event(void **state)
 	sysprofd__v1__profile__free_unpacked(m, NULL);
 }
 
+/* Instructions go beside the samples, whose sum is what it was. */
+static void test_instructions(void **state)
+{
+	_cleanup_(profile_free_p) struct profile *p = make_profile(PROFILE_ON_CPU), *q = NULL,
+						 *clock = NULL;
+	Sysprofd__V1__Profile *m;
+	size_t n = p->columns.n;
+
+	p->event = EVENT_CYCLES;
+	p->instructions = (struct instructions){ .sampled = true, .lost = 7 };
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(columns_add(&p->columns, p->columns.series[i], p->columns.stack[i],
+					     ON_ASPECT(ON_INSTRUCTIONS), 0, 5, 500, 0),
+				 0);
+	m = travel(p);
+	assert_int_equal(m->n_samples, n);
+	assert_int_equal(m->n_instructions, 2);
+	assert_int_equal(wire_profile_unpack(m, &q), 0);
+	assert_true(q->instructions.sampled);
+	assert_int_equal(q->instructions.lost, 7);
+	assert_int_equal(q->instructions.samples, 10);
+	assert_int_equal(q->instructions.total, 1000);
+	assert_int_equal(q->columns.n, n + 2);
+	assert_true(row_is_instructions(q, n) && !row_is_instructions(q, n - 1));
+	assert_int_equal(q->total, p->total);
+	/* A stack that is not there. */
+	m->instructions[1]->stack = 4711;
+	assert_int_equal(wire_profile_unpack(m, &clock), -EBADMSG);
+	/* Beside time there are none. */
+	free(m->coverage->unit);
+	m->coverage->unit = strdup("nanoseconds");
+	assert_int_equal(wire_profile_unpack(m, &clock), 0);
+	assert_false(clock->instructions.sampled);
+	assert_int_equal(clock->columns.n, n);
+	sysprofd__v1__profile__free_unpacked(m, NULL);
+}
+
+static void test_no_instructions(void **state)
+{
+	_cleanup_(profile_free_p) struct profile *p = make_profile(PROFILE_ON_CPU), *q = NULL;
+	Sysprofd__V1__Profile *m;
+
+	p->event = EVENT_CACHE_MISSES;
+	snprintf(p->instructions.why_not, sizeof(p->instructions.why_not), "not at once");
+	m = travel(p);
+	assert_int_equal(wire_profile_unpack(m, &q), 0);
+	assert_false(q->instructions.sampled);
+	assert_string_equal(q->instructions.why_not, "not at once");
+	sysprofd__v1__profile__free_unpacked(m, NULL);
+}
+
 static void test_words(void **state)
 {
 	struct profile *p = make_profile(PROFILE_SYSCALLS);
@@ -391,6 +444,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_event),
+		cmocka_unit_test(test_instructions),
+		cmocka_unit_test(test_no_instructions),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_lying_indices),
