@@ -42,6 +42,7 @@ ask futex lock_orders
 for event in cycles cache-misses; do
 	/bin/sysprofctl --socket /tmp/api.sock record -e $event -d 3 --format folded -o - 2>&1 | /bin/busybox sed "s/^/record $event /"
 done
+/bin/sysprofctl --socket /tmp/api.sock record -e cycles -F 499 -d 5 --filter comm=demo -o - 2>&1 | /bin/busybox sed 's/^/record table /'
 /bin/sysprofctl --socket /tmp/api.sock counters --since -1min --filter comm=demo | /bin/busybox sed 's/^/counters /'
 /bin/sysprofctl --socket /tmp/api.sock status | /bin/busybox sed 's/^/status /'
 if [ -d /truth ]; then

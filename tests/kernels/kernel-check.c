@@ -122,6 +122,8 @@ __attribute__((format(printf, 3, 4))) static void say(bool ok, const char *name,
 	fflush(stdout);
 }
 
+#include "instructions.h"
+
 /* ---- the workload ------------------------------------------------------------------------------ */
 
 static void run_caller(struct truth *t)
@@ -777,6 +779,7 @@ int main(void)
 		if (record(c, &w, &t) >= 0)
 			judge(&t, &w, c);
 		kill(w.sleeper.pid, SIGKILL);
+		check_instructions(o);
 	}
 	free(why);
 	printf("done\n");
