@@ -288,13 +288,12 @@ static int unpack_samples(struct unpacking *u)
 static int unpack_instructions(struct unpacking *u)
 {
 	struct profile *p = u->p;
-	size_t len = strlen(u->m->no_instructions);
 	int r = 0;
 
 	if (!p->event)
 		return 0;
 	utf8_sanitize(p->instructions.why_not, sizeof(p->instructions.why_not),
-		      u->m->no_instructions, MIN(len, (sizeof(p->instructions.why_not) - 1) / 3));
+		      u->m->no_instructions, strlen(u->m->no_instructions));
 	p->instructions.sampled = u->m->instructions_sampled;
 	p->instructions.lost = u->m->instructions_lost;
 	for (size_t i = 0; r == 0 && i < u->m->n_instructions; i++)
